@@ -16,12 +16,12 @@ import (
 // of the value around them. The members of a struct have paths, but the struct has none. And a path may no longer
 // select anything, and is then not shown.
 type Ownership struct {
-	Managers []Entry // as in metadata.managedFields
-	Places   []Place // every field and item, from top to bottom as the object is printed
+	Managers  []Entry    // as in metadata.managedFields
+	Locations []Location // every field and item, from top to bottom as the object is printed
 }
 
-// Place is one field or item of an object.
-type Place struct {
+// Location is one field or item of an object.
+type Location struct {
 	Path  Path
 	Value object.Value
 	// the places below have no separate owners: a scalar, an empty map or list, an atomic value or a part of one
@@ -68,15 +68,15 @@ type enclosing struct {
 func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, above enclosing) {
 	for _, m := range v.Members() {
 		of, _ := memberType(t, m.Key)
-		s.place(m.Value, of, FieldElement(m.Key), sets, at, above)
+		s.locate(m.Value, of, FieldElement(m.Key), sets, at, above)
 	}
 }
 
-// place adds a place and all places below it. sets holds, for each manager, the paths that it owns below the path at,
-// and above is the atomic value around the place. Inside an atomic value the sets are not followed any further: paths
-// that lead into it are of a schema in which it was granular.
-func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above enclosing) {
-	p := Place{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
+// locate adds a location and all locations below it. sets holds, for each manager, the paths that it owns below the
+// path at, and above is the atomic value around the place. Inside an atomic value the sets are not followed any
+// further: paths that lead into it are of a schema in which it was granular.
+func (s *search) locate(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above enclosing) {
+	p := Location{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
 	below := make([]Set, len(sets))
 	for i, set := range sets {
 		n := set.at(e)
@@ -92,7 +92,7 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 	}
 	p.Leaf = inside.atomic || v.Len() == 0
 	p.System = unowned.Has(p.Path) && len(p.Owners) == 0
-	s.to.Places = append(s.to.Places, p)
+	s.to.Locations = append(s.to.Locations, p)
 	switch v.Kind() {
 	case object.Map:
 		s.members(v, t, below, p.Path, inside)
@@ -102,7 +102,7 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 			keys = keysOf(below)
 		}
 		for i, item := range v.Items() {
-			s.place(item, itemType(t), itemElement(t, keys, item, i, below), below, p.Path, inside)
+			s.locate(item, itemType(t), itemElement(t, keys, item, i, below), below, p.Path, inside)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (s Set) selects(keys [][]string, item object.Value) (Element, bool) {
 }
 
 // Orphan says whether the place could have an owner and has none.
-func (p *Place) Orphan() bool { return p.Leaf && !p.System && len(p.Owners) == 0 }
+func (p *Location) Orphan() bool { return p.Leaf && !p.System && len(p.Owners) == 0 }
 
 // String names a manager: `kubectl (Apply)`, `hpa (Update through /scale)`.
 func (e *Entry) String() string {
@@ -232,7 +232,7 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 // Managers and subresources are texts of a client, and a subresource need not be printable: a line break in one must
 // not end the comment (names).
 func (o *Ownership) YAML() string {
-	p := annotator{places: o.Places, of: o}
+	p := annotator{locations: o.Locations, of: o}
 	p.level(0, 0, false)
 	width := 0
 	for _, l := range p.lines {
@@ -259,17 +259,17 @@ const maxAligned = 60
 // column is that of the longest line. It does not use a YAML printer, because those do not report on which line a value
 // is printed.
 type annotator struct {
-	of     *Ownership
-	places []Place // in the order of printing, each before those below it
-	next   int     // the first place that is not printed yet
-	lines  []struct{ text, owners string }
+	of        *Ownership
+	locations []Location // in the order of printing, each before those below it
+	next      int        // the first place that is not printed yet
+	lines     []struct{ text, owners string }
 }
 
 // level prints the places of one map or list, and all below them: those from next on whose path is longer by one than
 // depth, until a shorter path ends the level. dashed: the first line of an item follows its dash.
 func (a *annotator) level(depth, indent int, dashed bool) {
-	for a.next < len(a.places) && len(a.places[a.next].Path) == depth+1 {
-		p := &a.places[a.next]
+	for a.next < len(a.locations) && len(a.locations[a.next].Path) == depth+1 {
+		p := &a.locations[a.next]
 		a.next++
 		margin := strings.Repeat(" ", indent)
 		if dashed {
@@ -306,7 +306,7 @@ func (a *annotator) level(depth, indent int, dashed bool) {
 }
 
 // line adds a line for a place, with its owners or the remark that it has none.
-func (a *annotator) line(text string, p *Place) {
+func (a *annotator) line(text string, p *Location) {
 	owners := a.names(p)
 	if owners == "" && p.Orphan() {
 		owners = "nobody"
@@ -315,7 +315,7 @@ func (a *annotator) line(text string, p *Place) {
 }
 
 // names are the owners of a place, without unprintable characters.
-func (a *annotator) names(p *Place) string {
+func (a *annotator) names(p *Location) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {
 		names[i] = a.of.Managers[owner].String()

@@ -76,7 +76,7 @@ func TestWorkIsLinear(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if last := o.Places[len(o.Places)-1]; len(last.Owners) != 1 {
+				if last := o.Locations[len(o.Locations)-1]; len(last.Owners) != 1 {
 					t.Fatalf("%s has no owner", last.Path)
 				}
 			}

@@ -16,7 +16,7 @@ func mustHold(ok bool, formula string) {
 // check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if present, lies between them:
 // Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets without a
 // further check.
-func (at *Places) check(data []byte) {
+func (at *Offsets) check(data []byte) {
 	key := func(pos int) bool { return 0 < pos && pos < len(data) && data[pos] == '"' }
 	mustHold(key(at.Item) && key(at.Splice) && at.Item <= at.Splice, "object: Item or Splice is not at a key")
 	mustHold(at.Managed == 0 && at.ManagedEnd == 0 || key(at.Managed) && key(at.ManagedEnd) &&

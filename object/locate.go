@@ -16,14 +16,14 @@ import (
 // which are half of many objects. All functions work on canonical bytes that this package has printed, where the order
 // of keys is known and there is no white space.
 
-// Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
+// Offsets are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
 // or without its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote
 // of a key; or Managed = ManagedEnd = 0. In
 //
 //	{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":[…],"name":"a","uid":"u"},"spec":{…}}
 //
 // Item is at "metadata", Managed at "managedFields", ManagedEnd at "name" and Splice at "uid".
-type Places struct {
+type Offsets struct {
 	// Item is the first key that is neither apiVersion nor kind: '{' and the bytes from here on are the object without
 	// its type.
 	Item int
@@ -38,7 +38,7 @@ type Places struct {
 // It reads the object only up to the Splice, without parsing: in canonical form, metadata is at most the third member,
 // and every stored object has a UID, whose key follows that of resourceVersion. So a read needs no parse, whatever the
 // size of the object. It skips labels, annotations and managedFields by counting brackets.
-func Locate(data []byte) (at Places, ok bool) {
+func Locate(data []byte) (at Offsets, ok bool) {
 	at, ok = locate(data)
 	if invariants.Enabled && ok {
 		at.check(data)
@@ -47,7 +47,7 @@ func Locate(data []byte) (at Places, ok bool) {
 }
 
 // locate is Locate without its check.
-func locate(data []byte) (at Places, ok bool) {
+func locate(data []byte) (at Offsets, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
 		return at, false
 	}
@@ -71,7 +71,7 @@ func locate(data []byte) (at Places, ok bool) {
 
 // inMetadata finds managedFields and the first key behind resourceVersion in the metadata that starts at pos. It is
 // false if there is no such key.
-func (at *Places) inMetadata(data []byte, pos int) bool {
+func (at *Offsets) inMetadata(data []byte, pos int) bool {
 	if data[pos] != '{' {
 		return false
 	}

@@ -62,7 +62,7 @@ func (p *Part) find(key string) (int, bool) {
 //
 // It is not ok for bytes that are no stored object, and for a few others: those that this package has not printed
 // (white space, keys with escapes), and very deep ones.
-func ParsePart(data []byte, part *Part) (v Value, at Places, ok bool) {
+func ParsePart(data []byte, part *Part) (v Value, at Offsets, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
 		return Nil, at, false
 	}
@@ -89,12 +89,12 @@ const spareMembers = 8
 type partParser struct {
 	parser
 	data     []byte // is in
-	at       Places
+	at       Offsets
 	metadata int // where the value of metadata begins; -1: it has not come, or has passed
 }
 
-// place notes what Locate looks for: a key of the map at begin, between two offsets, and its value, which ends at pos.
-func (p *partParser) place(begin, from int, key string) {
+// mark notes what Locate looks for: a key of the map at begin, between two offsets, and its value, which ends at pos.
+func (p *partParser) mark(begin, from int, key string) {
 	switch {
 	case begin == 0 && p.at.Item == 0 && key != "apiVersion" && key != "kind":
 		p.at.Item = from
@@ -139,7 +139,7 @@ func (p *partParser) part(part *Part) (v Value, ok bool) {
 		if !ok || p.pos >= len(data) {
 			return Nil, false
 		}
-		p.place(start, begin, key)
+		p.mark(start, begin, key)
 		if data[p.pos] == '}' {
 			break
 		}

@@ -20,7 +20,7 @@ func (p *Parsed) Positions(paths []string, nth int) []int {
 	}
 	f := finder{
 		text: p.text, data: unsafe.Slice(unsafe.StringData(p.text), len(p.text)),
-		nth: nth, paths: paths, at: make([]int, len(paths)), seen: make([]int, len(paths)),
+		nth: nth, paths: paths, at: make([]int, len(paths)), counts: make([]int, len(paths)),
 	}
 	all := make([]int, len(paths))
 	for i := range paths {
@@ -49,12 +49,12 @@ func (p *Parsed) inOrder() []string {
 // finder looks for paths in the text of a document that has been parsed before, so that the text is well-formed and its
 // depth is bounded.
 type finder struct {
-	text  string
-	data  []byte // the bytes of text
-	nth   int
-	paths []string
-	seen  []int // how many occurrences of each path have been found
-	at    []int // the result
+	text   string
+	data   []byte // the bytes of text
+	nth    int
+	paths  []string
+	counts []int // how many occurrences of each path have been found
+	at     []int // the result
 }
 
 // value searches the value at pos for the paths that lead through it: those with the indices in through, whose first
@@ -87,7 +87,7 @@ func (f *finder) value(pos int, through []int, length int) int {
 				continue
 			}
 			if rest == "" {
-				if f.seen[i]++; f.seen[i] == f.nth {
+				if f.counts[i]++; f.counts[i] == f.nth {
 					f.at[i] = start
 				}
 				continue

@@ -97,7 +97,7 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 			continue
 		}
 		first := len(m.collisions)
-		made, err := m.maps(merged[at], item, f.place)
+		made, err := m.maps(merged[at], item, f.valueType)
 		if err != nil {
 			return nil, within(err, elementOf(f.mergeKey, key))
 		}
@@ -269,8 +269,9 @@ func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 		}
 		*at = append(*at, i) // ascending, so that it is a heap
 	}
-	// Each step removes a duplicate at j > i of the item at i, by moving the last item to j: [0, last] shrinks by one and
-	// keeps all scalars. Positions after last stay in the heaps, and are ignored because they are greater than last.
+	// Each step removes a duplicate at j > i of the item at i, by moving the last item to j: [0, last] shrinks by one
+	// and keeps all scalars. Positions after last stay in the heaps, and are ignored because they are greater than
+	// last.
 	last := len(s) - 1
 	if len(places) <= last {
 		for i := 0; i < last; i++ {
@@ -313,7 +314,7 @@ func (h *heapOfInts) Pop() any {
 // inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed
 // has the members of the patch that need no further merge. inOrder runs before the other members are merged, because
 // merging a list first and ordering it afterwards gives another result than doing both at once (lists, after).
-func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value,
+func (m *merger) inOrder(live, patch object.Value, p valueType, directives []object.Member) (_ object.Value,
 	placed map[string]bool, err error) {
 	e := edit{base: live}
 	for _, directive := range directives {
@@ -343,7 +344,7 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 
 // ordered merges a list and puts it in the given order. found is false if neither the object nor the patch has the
 // list.
-func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value,
+func (m *merger) ordered(live, patch object.Value, p valueType, key string, order []object.Value) (made []object.Value,
 	found bool, err error) {
 	ofLive, inLive := live.Get(key)
 	if inLive && ofLive.Kind() != object.List {

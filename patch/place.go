@@ -12,10 +12,10 @@ import (
 // on Go types (PatchMetaFromStruct of apimachinery's package strategicpatch), and its errors contain the names of Go
 // kinds. The same names are used here, so that a patch for a wrong place gets the same error.
 
-// place is the type of a map or of the items of a list. Inside of a scalar there are no types, but the names of Go
+// valueType is the type of a map or of the items of a list. Inside of a scalar there are no types, but the names of Go
 // kinds for error messages: the reference walks Go types, in which a Quantity is a struct, and its errors name the
 // fields of it.
-type place struct {
+type valueType struct {
 	kind    schema.Kind
 	t       *schema.Type // nil inside of a scalar that is a struct in Go
 	pointer bool
@@ -24,17 +24,19 @@ type place struct {
 
 // member is the type of one member of a map, with its patch tags.
 type member struct {
-	place
+	valueType
 	patchStrategy, mergeKey string
 	applyKeys               []string // of a list: see Collision
 }
 
-func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
+func valueTypeOf(t *schema.Type, pointer bool) valueType {
+	return valueType{kind: t.Kind, t: t, pointer: pointer}
+}
 
 // field finds a member of the map by its name or, like the reference, by a name that differs only in case. It is called
 // if both the object and the patch have a map or a list there. A map with arbitrary keys, such as labels, has no
 // fields: that is an error, which contains the Go kind.
-func (p place) field(key string) (member, error) {
+func (p valueType) field(key string) (member, error) {
 	if !p.isStruct() {
 		return member{}, misfit("merging an object in json but data type is not struct, instead is: %s", p.kindName())
 	}
@@ -44,11 +46,11 @@ func (p place) field(key string) (member, error) {
 			field = folded(p.t, key)
 		}
 		if field != nil {
-			return member{place: placeOf(field.Type, field.Pointer), patchStrategy: field.PatchStrategy,
+			return member{valueType: valueTypeOf(field.Type, field.Pointer), patchStrategy: field.PatchStrategy,
 				mergeKey: field.PatchMergeKey}, nil
 		}
 	} else if kind := scalarField(p.kind, key); kind != "" {
-		return member{place: place{golang: kind}}, nil
+		return member{valueType: valueType{golang: kind}}, nil
 	}
 	return member{}, misfit("unable to find api field in struct %s for the json field %q", p.t.GoName, key)
 }
@@ -64,18 +66,18 @@ func folded(t *schema.Type, key string) *schema.Field {
 }
 
 // list finds a member that must be a list. The place of the result is that of the items.
-func (p place) list(key string) (member, error) {
+func (p valueType) list(key string) (member, error) {
 	field, err := p.field(key)
 	if err != nil {
 		return member{}, err
 	}
-	elem := field.place
+	elem := field.valueType
 	switch kind := elem.kindName(); {
 	case elem.kind == schema.Bytes && elem.t != nil:
-		elem = place{golang: "uint8"}
+		elem = valueType{golang: "uint8"}
 	case kind == "slice":
 		field.applyKeys = applyKeys(elem.t, field.mergeKey)
-		elem = placeOf(elem.t.Elem, false)
+		elem = valueTypeOf(elem.t.Elem, false)
 		if !field.pointer && elem.kindName() == "slice" {
 			return member{}, misfit("unexpected slice of slice")
 		}
@@ -84,7 +86,7 @@ func (p place) list(key string) (member, error) {
 	default:
 		return member{}, misfit("expected slice or array type, but got: %s", p.reflected())
 	}
-	field.place = elem
+	field.valueType = elem
 	return field, nil
 }
 
@@ -109,10 +111,10 @@ func (f member) strategy() (string, error) {
 	return "", misfit("unexpected patch strategy: %v", parts)
 }
 
-func (p place) isStruct() bool { return p.kindName() == "struct" }
+func (p valueType) isStruct() bool { return p.kindName() == "struct" }
 
 // reflected is kindName, but "ptr" for a pointer.
-func (p place) reflected() string {
+func (p valueType) reflected() string {
 	if p.pointer {
 		return "ptr"
 	}
@@ -120,7 +122,7 @@ func (p place) reflected() string {
 }
 
 // kindName returns the Go kind of the place in the reference: reflect.Kind as text.
-func (p place) kindName() string {
+func (p valueType) kindName() string {
 	if p.t == nil {
 		return p.golang
 	}

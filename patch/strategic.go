@@ -61,7 +61,7 @@ func StrategicCollisions(live, patch object.Value, t *schema.Type) (object.Value
 		live = untyped
 	}
 	m := merger{work: maxWork}
-	made, err := m.maps(live, patch, place{kind: schema.Struct, t: t})
+	made, err := m.maps(live, patch, valueType{kind: schema.Struct, t: t})
 	return made, m.collisions, err
 }
 
@@ -85,7 +85,7 @@ func (m *merger) spend(steps int) error {
 // deletions, all other members. The order affects the result, because several of these may change the same member.
 //
 // Members of a patch that equal those of the live object leave them unchanged, and shared (edit).
-func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
+func (m *merger) maps(live, patch object.Value, p valueType) (object.Value, error) {
 	if directive, ok := patch.Get(patchDirective); ok {
 		switch directive.Str() {
 		case replacing:
@@ -129,7 +129,7 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 // member merges a member of a patch that is not a directive. Null removes the live member; a map is merged into a map,
 // and a list into a list. Any other value, such as a member that the object does not have, is added without its nulls
 // and directives.
-func (m *merger) member(e *edit, key string, patch object.Value, p place) error {
+func (m *merger) member(e *edit, key string, patch object.Value, p valueType) error {
 	if patch.IsNull() {
 		e.drop(key)
 		return nil
@@ -155,7 +155,7 @@ func (m *merger) member(e *edit, key string, patch object.Value, p place) error 
 }
 
 // memberMap merges a map into the live map of the same member, or replaces it if its tags say so.
-func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p place) error {
+func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p valueType) error {
 	field, err := p.field(key)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p plac
 		e.set(key, patch)
 		return nil
 	}
-	made, err := m.maps(live, patch, field.place)
+	made, err := m.maps(live, patch, field.valueType)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p plac
 
 // memberList merges a list into the live list of the same member, and returns the items. A list is merged only if its
 // tags say so. deletes says that the list comes from a $deleteFromPrimitiveList directive, which works in any list.
-func (m *merger) memberList(key string, live, patch object.Value, p place, deletes bool) ([]object.Value, error) {
+func (m *merger) memberList(key string, live, patch object.Value, p valueType, deletes bool) ([]object.Value, error) {
 	field, err := p.list(key)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (m *merger) memberList(key string, live, patch object.Value, p place, delet
 
 // without applies the $deleteFromPrimitiveList directives. The reference handles their values like those of members,
 // and so does without: null removes the list, a map is merged, and a scalar replaces.
-func (m *merger) without(live object.Value, p place, deletions []object.Member) (object.Value, error) {
+func (m *merger) without(live object.Value, p valueType, deletions []object.Member) (object.Value, error) {
 	e := edit{base: live}
 	for _, d := range deletions {
 		prefix, key, slash := strings.Cut(d.Key, "/")

@@ -41,8 +41,8 @@ func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 // notOwned says why a manager does not own a path; "" if it does.
 func notOwned(owners *merge.Ownership, manager, path string) string {
 	present, owns := false, false
-	for i := range owners.Places {
-		place := &owners.Places[i]
+	for i := range owners.Locations {
+		place := &owners.Locations[i]
 		at := place.Path.String()
 		below, isBelow := strings.CutPrefix(at, path)
 		if !isBelow || below != "" && below[0] != '.' && below[0] != '[' || place.System {
@@ -69,7 +69,7 @@ func notOwned(owners *merge.Ownership, manager, path string) string {
 }
 
 // names are the managers that own a place, each once.
-func names(owners *merge.Ownership, place *merge.Place) []string {
+func names(owners *merge.Ownership, place *merge.Location) []string {
 	var all []string
 	for _, i := range place.Owners {
 		if name := owners.Managers[i].Manager; !slices.Contains(all, name) {
@@ -133,8 +133,8 @@ func (d *disputes) add(v *store.Version) {
 		return // nobody can be named
 	}
 	values := map[string]string{}
-	for i := range now.Places {
-		place := &now.Places[i]
+	for i := range now.Locations {
+		place := &now.Locations[i]
 		if !place.Leaf || place.System {
 			continue
 		}

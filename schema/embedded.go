@@ -42,13 +42,13 @@ type embeddedChecker struct {
 // below walks the parts of a value of the type. It follows the kind of the value, not that of the type: a list where
 // the schema has a map was reported by the checker, and its items have no type. at is nil for the top object, which is
 // not an embedded one; CheckEmbedded starts with a place, so that the value itself is checked, too.
-func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
+func (e *embeddedChecker) below(v object.Value, t *Type, at *location) {
 	switch v.Kind() {
 	case object.Map:
 		if at != nil && t.embeds() {
 			e.object(v, t, at)
 		}
-		here := place{up: at, index: -1}
+		here := location{up: at, index: -1}
 		members := v.Members()
 		for i := range members {
 			switch members[i].Value.Kind() {
@@ -65,7 +65,7 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 		if of == nil {
 			return
 		}
-		here := place{up: at}
+		here := location{up: at}
 		for i, item := range v.Items() {
 			here.index = i
 			e.below(item, of, &here)
@@ -76,7 +76,7 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 // object checks one embedded object: it must have apiVersion and kind; metadata is optional. Whether a definition of
 // this kind exists does not matter. A missing name is not an error, since the object is not created yet; a name may be
 // any segment of a URL, since the rules of the kind are not known. Both are up to inspect.
-func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
+func (e *embeddedChecker) object(v object.Value, t *Type, at *location) {
 	if e.full {
 		return
 	}
@@ -112,7 +112,7 @@ func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
 
 // metadata checks the metadata of the object at a place. Each of its labels may be invalid, so that paths start at the
 // object, and are prefixed with its place only for the errors that are reported.
-func (e *embeddedChecker) metadata(v object.Value, at *place) {
+func (e *embeddedChecker) metadata(v object.Value, at *location) {
 	for _, err := range e.inspect(v, field.NewPath("metadata")) {
 		if e.full {
 			return

@@ -22,7 +22,7 @@ import (
 func (t *Type) CheckEmbedded(v object.Value, path *field.Path,
 	inspect func(object.Value, *field.Path) field.ErrorList) (
 	decoded object.Value, unknown bool, errs field.ErrorList) {
-	top := place{index: -1}
+	top := location{index: -1}
 	if path != nil {
 		top.key = path.String()
 	}

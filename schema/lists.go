@@ -40,7 +40,7 @@ type listChecker struct{ reporter }
 
 // value checks the lists below a value. t may be a type for another kind of value, and then has no type for the values
 // below.
-func (l *listChecker) value(v object.Value, t *Type, at *place) {
+func (l *listChecker) value(v object.Value, t *Type, at *location) {
 	switch v.Kind() {
 	case object.Map:
 		l.members(v, t, at)
@@ -49,8 +49,8 @@ func (l *listChecker) value(v object.Value, t *Type, at *place) {
 	}
 }
 
-func (l *listChecker) members(v object.Value, t *Type, at *place) {
-	here := place{up: at, index: -1}
+func (l *listChecker) members(v object.Value, t *Type, at *location) {
+	here := location{up: at, index: -1}
 	members := v.Members()
 	for i := range members {
 		switch members[i].Value.Kind() {
@@ -65,7 +65,7 @@ func (l *listChecker) members(v object.Value, t *Type, at *place) {
 }
 
 // list checks a list and its items. The list type counts wherever the value is a list.
-func (l *listChecker) list(items []object.Value, t *Type, at *place) {
+func (l *listChecker) list(items []object.Value, t *Type, at *location) {
 	switch t.ListType {
 	case Set:
 		l.duplicates(duplicates(items), at, func(i int) object.Value { return items[i] })
@@ -76,7 +76,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	if of == nil {
 		return
 	}
-	here := place{up: at}
+	here := location{up: at}
 	for i, item := range items {
 		here.index = i
 		l.value(item, of, &here)
@@ -86,7 +86,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 // keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A
 // single key is compared as the items of a set are, several keys as the map of these keys: the two differ in how 1 and
 // 1.0 compare, which are the same number in JSON. The check of the list stops at an item that is not a map.
-func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
+func (l *listChecker) keys(items []object.Value, t *Type, at *location) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
 			if l.full {
@@ -109,7 +109,7 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 }
 
 // duplicates reports items of the list at a place by their indices. shown returns the value that the error shows.
-func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) object.Value) {
+func (l *listChecker) duplicates(indices []int, at *location, shown func(i int) object.Value) {
 	for _, i := range indices {
 		if l.full {
 			return

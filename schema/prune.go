@@ -92,11 +92,11 @@ type pruner struct {
 	refused               *field.Error // embedded, as the error of a field
 }
 
-// place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the
-// stack, like [step]. It is a separate type because it is printed in other forms than step, and because a value of a
-// custom type need not have the kind that its type names.
-type place struct {
-	up      *place
+// location is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on
+// the stack, like [step]. It is a separate type because it is printed in other forms than step, and because a value of
+// a custom type need not have the kind that its type names.
+type location struct {
+	up      *location
 	key     string
 	index   int          // of an item; -1 for a member
 	free    bool         // the member is not declared: allowed by additionalProperties, or not at all
@@ -104,9 +104,9 @@ type place struct {
 }
 
 // String is the path in the form of unknown fields, which is that of [step.String]: a.b[0].c.
-func (p *place) String() string { return string(p.appendPath(nil)) }
+func (p *location) String() string { return string(p.appendPath(nil)) }
 
-func (p *place) appendPath(dst []byte) []byte {
+func (p *location) appendPath(dst []byte) []byte {
 	if p == nil {
 		return dst
 	}
@@ -123,7 +123,7 @@ func (p *place) appendPath(dst []byte) []byte {
 }
 
 // path is the path in the form of field errors: a.b[0][c] where c is a member that no property declares.
-func (p *place) path() *field.Path {
+func (p *location) path() *field.Path {
 	switch {
 	case p == nil, p.up == nil && p.index < 0 && p.key == "":
 		return nil
@@ -137,7 +137,7 @@ func (p *place) path() *field.Path {
 
 // value decodes the value of a place. keep says that the place is an item of a list that preserves unknown fields.
 // Other values than numbers, maps and lists are returned as they are; validation checks whether they fit their type.
-func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Value {
+func (p *pruner) value(v object.Value, t *Type, keep bool, at *location) object.Value {
 	switch v.Kind() {
 	case object.Number:
 		return p.untyped(v, at)
@@ -150,7 +150,7 @@ func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Val
 }
 
 // untyped is step 1 for v and everything below it. A literal that no float can hold stays, with an error.
-func (p *pruner) untyped(v object.Value, at *place) object.Value {
+func (p *pruner) untyped(v object.Value, at *location) object.Value {
 	typed, err := v.Untyped()
 	if err != nil && p.number == nil {
 		p.number = &TypeError{Path: at.String(), Message: err.Error()}
@@ -159,7 +159,7 @@ func (p *pruner) untyped(v object.Value, at *place) object.Value {
 }
 
 // from is the value at a place of the older version that the object was made from, or null (DecodeFrom).
-func (p *pruner) from(at *place) object.Value {
+func (p *pruner) from(at *location) object.Value {
 	if at == nil {
 		return p.settled
 	}
@@ -171,7 +171,7 @@ func (p *pruner) from(at *place) object.Value {
 //
 // keep extends to the items, unlike to members: {type: array, x-kubernetes-preserve-unknown-fields: true, items: {type:
 // object}} keeps the members of each item, though the schema of the items is written out and does not preserve.
-func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Value {
+func (p *pruner) items(v object.Value, t *Type, keep bool, at *location) object.Value {
 	of := t.Items()
 	if of == nil {
 		if keep {
@@ -181,7 +181,7 @@ func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Val
 	}
 	out := listEdit{old: v.Items()}
 	before := p.from(at).Items()
-	here := place{up: at}
+	here := location{up: at}
 	for i, item := range out.old {
 		if here.index, here.settled = i, object.Nil; i < len(before) {
 			here.settled = before[i]
@@ -197,10 +197,10 @@ func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Val
 
 // members decodes a map. keep says that unknown members stay. A member that is the same memory as the one of its name
 // in settled has been decoded, and is skipped: see DecodeFrom.
-func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.Value {
+func (p *pruner) members(v object.Value, t *Type, keep bool, at *location) object.Value {
 	out := edit{old: v.Members()}
 	before := counterpart{members: p.from(at).Members()}
-	here := place{up: at, index: -1}
+	here := location{up: at, index: -1}
 	for i := range out.old {
 		m := &out.old[i]
 		var same bool
@@ -219,7 +219,7 @@ func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.V
 }
 
 // member decodes a member of a map and says whether it stays.
-func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.Value, bool) {
+func (p *pruner) member(v object.Value, t *Type, keep bool, at *location) (object.Value, bool) {
 	if t.embeds() {
 		switch at.key {
 		case "apiVersion", "kind":
@@ -278,7 +278,7 @@ func (p *pruner) report(paths []string, path string) []string {
 }
 
 // typeMeta decodes apiVersion and kind of an object: step 2 at the top, and step 5 in an embedded one.
-func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, bool) {
+func (p *pruner) typeMeta(v object.Value, t *Type, at *location) (object.Value, bool) {
 	switch {
 	case v.Kind() == object.String:
 		return v, true
@@ -297,7 +297,7 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 
 // refuse records an error in an embedded object. Only the first one is kept: as a field error for CheckEmbedded, and as
 // text for all other callers.
-func (p *pruner) refuse(v object.Value, at *place, detail string) {
+func (p *pruner) refuse(v object.Value, at *location, detail string) {
 	if p.embedded == nil {
 		p.refused = field.Invalid(at.path(), BadValue(p.untyped(v, at)), detail)
 		p.embedded = &TypeError{Path: at.String(), Message: p.refused.Error()}
@@ -305,7 +305,7 @@ func (p *pruner) refuse(v object.Value, at *place, detail string) {
 }
 
 // topMetadata is step 2. After an error the walk continues: step 1 may still fail, and its error takes precedence.
-func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
+func (p *pruner) topMetadata(v object.Value, t *Type, at *location) object.Value {
 	decoded, err := p.objectMeta(v, t, at)
 	if err != nil {
 		p.top = &TypeError{Path: "metadata", Message: err.Error()}
@@ -320,7 +320,7 @@ func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 }
 
 // metadata is step 5. It says whether the member stays.
-func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, bool) {
+func (p *pruner) metadata(v object.Value, t *Type, at *location) (object.Value, bool) {
 	if described := t.Custom.Metadata; described != nil {
 		if p.loses(v, described) {
 			return v, false
@@ -347,7 +347,7 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 // objectMeta decodes metadata by the rules of Go. With stored, members that cannot be decoded are left out: each is
 // decoded separately, as one error does not reveal whether there are more. That takes a second pass over the members,
 // not one per member.
-func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
+func (p *pruner) objectMeta(v object.Value, t *Type, at *location) (Decoded, error) {
 	w := walker{settled: at.settled}
 	// The reference prints the metadata that it has read and decodes the text: 1.0 has become 1 by then.
 	current := goType(v)

@@ -35,7 +35,7 @@ import (
 //
 // The formats of numbers do not constrain a string. In an object, said.format has only known formats (effectiveFormat);
 // a default is checked against the format as written, and an unknown one is ignored there, too.
-func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place) {
+func (c *checker) text(f *findings, v object.Value, said *Constraints, at *location) {
 	f.matches++
 	text := v.Str()
 	length := int64(-1)
@@ -148,7 +148,7 @@ func hasFormat(format, text string) bool {
 // By the last row, a quirk of the library, {type: number, minimum: 5.5} accepts 5.
 //
 // The two matches are those that the library counts for the check as a whole.
-func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
+func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints, at *location) {
 	f.matches += 2
 	c.inRange(f, v, t, said, "Checked", at)
 	if m := said.MultipleOf; m != nil {
@@ -203,7 +203,7 @@ func less(a, b object.Value) bool {
 // reported again here.
 //
 // what names the number in the error: "Checked" is the value, and the others are bounds of the schema.
-func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
+func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *location) bool {
 	var err error
 	switch typ := t.jsonType(); {
 	case typ == "integer" && v.Kind() == object.Int && c.format(said) != "int32":
@@ -241,7 +241,7 @@ func plain10(v object.Value) string {
 //
 // Floats divide with an error: 0.3/0.1 is 2.9999999999999996. So the quotient need only be near an integer (isWhole).
 // For a factor below 1 it is computed by the reciprocal, as the library does: the rounding decides which numbers pass.
-func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
+func (c *checker) multiple(f *findings, at *location, v, factor object.Value) {
 	if !(factor.Int() > 0 || factor.Float() > 0) {
 		if c.silent(f) {
 			return

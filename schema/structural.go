@@ -412,7 +412,7 @@ func (s *structural) pruned(t *Type) object.Value {
 		return object.Nil
 	}
 	p := pruner{stored: true, nulls: true}
-	return p.value(t.Custom.Default, t, false, &place{index: -1})
+	return p.value(t.Custom.Default, t, false, &location{index: -1})
 }
 
 // setDefault sets the default, null for none, and its size, which filler adds up: measuring it at each use would cost
@@ -434,7 +434,7 @@ func (t *Type) pruneMetadata() {
 	}
 	p := pruner{stored: true, nulls: true}
 	as := func(v object.Value) object.Value {
-		v, _ = p.metadata(v, t, &place{up: &place{index: -1}, key: "metadata", index: -1})
+		v, _ = p.metadata(v, t, &location{up: &location{index: -1}, key: "metadata", index: -1})
 		return v
 	}
 	if v := described.fallback(); !v.IsNull() {

@@ -142,7 +142,7 @@ func (c *checker) asked() bool {
 // still make the value invalid.
 type findings struct {
 	list    []finding
-	seen    map[string]bool // of list, by message; nil while it is short
+	said    map[string]bool // of list, by message; nil while it is short
 	matches int             // MatchCount of the library: how many checks took place here and below, see checker
 	failed  bool            // there was an error, whether or not it is in list
 }
@@ -168,23 +168,23 @@ func (c *checker) silent(f *findings) bool {
 // add adds an error, unless its message exists already, or maxReported is reached.
 func (c *checker) add(to *findings, one finding) {
 	to.failed = true
-	if to.seen == nil && len(to.list) >= manyFindings {
-		to.seen = make(map[string]bool, 2*manyFindings)
+	if to.said == nil && len(to.list) >= manyFindings {
+		to.said = make(map[string]bool, 2*manyFindings)
 		for i := range to.list {
-			to.seen[to.list[i].message] = true
+			to.said[to.list[i].message] = true
 		}
 	}
-	if to.seen[one.message] {
+	if to.said[one.message] {
 		return
 	}
-	if to.seen == nil {
+	if to.said == nil {
 		for i := range to.list {
 			if to.list[i].message == one.message {
 				return
 			}
 		}
 	} else {
-		to.seen[one.message] = true
+		to.said[one.message] = true
 	}
 	if c.reported > 0 && c.reported+one.size > maxReported {
 		c.full = true
@@ -200,7 +200,7 @@ func (c *checker) merge(to *findings, part findings) {
 	to.matches += part.matches
 	to.failed = to.failed || part.failed
 	if len(to.list) == 0 {
-		to.list, to.seen = part.list, part.seen
+		to.list, to.said = part.list, part.said
 		return
 	}
 	for i := range part.list {
@@ -221,7 +221,7 @@ func (c *checker) discard(f findings) {
 // name is the path of a place in the form of the library: spec.ports[0].name. It is String, except that the name of an
 // additional member of the top begins with a dot: ".a in body must be of type integer". The name of nil, the object
 // itself, is "".
-func (p *place) name() string {
+func (p *location) name() string {
 	var dst []byte
 	for top := p; top != nil; top = top.up {
 		if top.up == nil && top.free {
@@ -244,7 +244,7 @@ func (c *checker) at(name string) *field.Path {
 // kinds of errors show a fixed text instead of the message (field.TooLong); duplicates are still found by the message
 // (finding).
 func (c *checker) put(
-	f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error,
+	f *findings, at *location, format string, args []any, make func(path *field.Path, message string) *field.Error,
 ) {
 	if c.silent(f) {
 		return
@@ -256,7 +256,7 @@ func (c *checker) put(
 }
 
 // invalid adds an error of the most frequent type: field.Invalid, with the value.
-func (c *checker) invalid(f *findings, at *place, value any, format string, args ...any) {
+func (c *checker) invalid(f *findings, at *location, value any, format string, args ...any) {
 	c.put(f, at, format, args, func(path *field.Path, message string) *field.Error {
 		return field.Invalid(path, value, message)
 	})
@@ -264,7 +264,7 @@ func (c *checker) invalid(f *findings, at *place, value any, format string, args
 
 // wrongType adds an error for a value of a wrong type or format. The error shows is, the actual type, in place of the
 // value.
-func (c *checker) wrongType(f *findings, at *place, want, current string) {
+func (c *checker) wrongType(f *findings, at *location, want, current string) {
 	c.put(f, at, "must be of type %s: %q", []any{want, current}, func(path *field.Path, message string) *field.Error {
 		return field.TypeInvalid(path, current, message)
 	})
@@ -272,7 +272,7 @@ func (c *checker) wrongType(f *findings, at *place, want, current string) {
 
 // say adds an error about the object as a whole: errors of the junctors and of the ranges of number types name their
 // place in the text alone. The name is the first argument of the format.
-func (c *checker) say(f *findings, at *place, format string, args ...any) {
+func (c *checker) say(f *findings, at *location, format string, args ...any) {
 	if c.silent(f) {
 		return
 	}
@@ -286,7 +286,7 @@ func (c *checker) say(f *findings, at *place, format string, args ...any) {
 //
 // A comparison takes time linear in the value. It is not repeated at the places around it: if it finds a change, items
 // and members mark the enclosing pair as changed, and if it finds none, the errors are dropped.
-func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) findings {
+func (c *checker) ratcheted(v object.Value, t *Type, at *location, pair *Pair) findings {
 	f := c.value(v, t, at, pair)
 	if f.failed && pair.Unchanged() {
 		c.discard(f)
@@ -298,7 +298,7 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 // value checks a value. pair is nil if there is no old value, and within junctors: errors of a branch are ignored only
 // if the value around the junctor is unchanged. The order of the checks is that of the library: it decides the order of
 // the errors, and together with matches which branch of a junctor is reported.
-func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
+func (c *checker) value(v object.Value, t *Type, at *location, pair *Pair) (f findings) {
 	if c.ended() {
 		return f
 	}
@@ -410,7 +410,7 @@ func (t *Type) has(current string) bool {
 //
 //	{type: string, format: date} and 5        must be of type date: "int64"
 //	{type: string} and 5                      must be of type string: "integer"
-func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
+func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *location) {
 	f.matches++
 	want := c.format(said)
 	current, format := jsonType(v)
@@ -431,7 +431,7 @@ func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints
 // junctors checks allOf, anyOf, oneOf and not (schemaPropsValidator). All branches check the same value, so that the
 // time is the product of the value and the branches; nested junctors multiply, but only the author of the schema can
 // nest them, and definitions are written by administrators.
-func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
+func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constraints, at *location) {
 	if len(said.AnyOf) > 0 && !t.takesEither(v, said) {
 		c.anyOf(f, v, said.AnyOf, at)
 	}
@@ -468,7 +468,7 @@ func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 }
 
 // quietly checks a value against a branch of a junctor. The findings have an empty list.
-func (c *checker) quietly(v object.Value, branch *Type, at *place) findings {
+func (c *checker) quietly(v object.Value, branch *Type, at *location) findings {
 	before := c.quiet
 	c.quiet = true
 	part := c.value(v, branch, at, nil)
@@ -490,7 +490,7 @@ func (b *closest) prefer(branch *Type, matches int) {
 }
 
 // explain reports the errors of the branch that the value matches best.
-func (c *checker) explain(f *findings, v object.Value, best closest, at *place) {
+func (c *checker) explain(f *findings, v object.Value, best closest, at *location) {
 	if c.quiet {
 		f.matches += best.matches
 		return
@@ -499,7 +499,7 @@ func (c *checker) explain(f *findings, v object.Value, best closest, at *place) 
 }
 
 // anyOf checks that a branch is valid. The first valid one ends the search, and its matches are counted.
-func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place) {
+func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *location) {
 	var best closest
 	for _, branch := range branches {
 		part := c.quietly(v, branch, at)
@@ -515,7 +515,7 @@ func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place
 
 // oneOf checks that exactly one branch is valid, for which all are checked. Its matches are those of the valid branch.
 // The errors of a branch are reported only where none is valid.
-func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place) {
+func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *location) {
 	var best closest
 	valid, matches := 0, 0
 	for _, branch := range branches {
@@ -541,10 +541,10 @@ func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place
 // items checks a list (schemaSliceValidator): its items, its length, and uniqueItems, which the validation of
 // definitions forbids. An item of a list of type map has a pair by its keys; items of other lists have none, so that an
 // error in an old item is ignored only if the whole list is unchanged.
-func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
+func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *location, pair *Pair) {
 	items := v.Items()
 	if of := t.Items(); of != nil {
-		here := place{up: at}
+		here := location{up: at}
 		for i, item := range items {
 			here.index = i
 			part := c.ratcheted(item, of, &here, pair.Item(i))
@@ -568,7 +568,7 @@ func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints,
 }
 
 // tooMany adds the error of a list or map that is too long.
-func (c *checker) tooMany(f *findings, at *place, size, limit int64, format string) {
+func (c *checker) tooMany(f *findings, at *location, size, limit int64, format string) {
 	c.put(f, at, format, []any{limit}, func(path *field.Path, _ string) *field.Error {
 		return field.TooMany(path, int(size), int(limit))
 	})
@@ -576,7 +576,7 @@ func (c *checker) tooMany(f *findings, at *place, size, limit int64, format stri
 
 // members checks a map (objectValidator): the number of its members, each member that the schema describes, and the
 // required ones. Unknown members are counted, too: below x-kubernetes-preserve-unknown-fields there may be some.
-func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
+func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *location, pair *Pair) {
 	f.matches++
 	members := v.Members()
 	size := int64(len(members))
@@ -586,7 +586,7 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 	if said.MaxProperties != nil && size > *said.MaxProperties {
 		c.tooMany(f, at, size, *said.MaxProperties, "should have at most %d properties")
 	}
-	here := place{up: at, index: -1}
+	here := location{up: at, index: -1}
 	for i := range members {
 		here.key = members[i].Key
 		if here.free = t.Field(here.key) == nil; here.free && t.additional() == closed {
@@ -619,7 +619,7 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 
 // notAllowed adds the error of a member that additionalProperties: false excludes. Its path is that of the map, unlike
 // that of missing.
-func (c *checker) notAllowed(f *findings, key string, at *place) {
+func (c *checker) notAllowed(f *findings, key string, at *location) {
 	if c.silent(f) {
 		return
 	}
@@ -629,7 +629,7 @@ func (c *checker) notAllowed(f *findings, key string, at *place) {
 }
 
 // missing adds the error of a required member that is absent.
-func (c *checker) missing(f *findings, key string, at *place) {
+func (c *checker) missing(f *findings, key string, at *location) {
 	if c.silent(f) {
 		return
 	}
@@ -639,7 +639,7 @@ func (c *checker) missing(f *findings, key string, at *place) {
 
 // enum checks that the value is one of those that are listed. Null never is, even if null is listed: the library skips
 // it. The time is linear in the length of the list.
-func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place) {
+func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *location) {
 	if len(said.Enum) == 0 {
 		return
 	}

@@ -43,11 +43,11 @@ func envtest(at string, out io.Writer) error {
 		return err
 	}
 	for _, name := range []string{kubeAPIServer, etcd} {
-		if err := place(self, filepath.Join(dir, executable(name))); err != nil {
+		if err := install(self, filepath.Join(dir, executable(name))); err != nil {
 			return err
 		}
 	}
-	noKubectl := placeKubectl(self, dir)
+	noKubectl := installKubectl(self, dir)
 	fmt.Fprintf(out, "%s and %s are in %s.\n", kubeAPIServer, etcd, dir)
 	if noKubectl != nil {
 		fmt.Fprintf(out, "kubectl is missing there (%v); \"make kubectl\" builds one. "+
@@ -65,10 +65,10 @@ func executable(program string) string {
 	return program
 }
 
-// place puts a program at a path atomically, even while the old one is running. A hard link costs no space; where the
+// install puts a program at a path atomically, even while the old one is running. A hard link costs no space; where the
 // file system refuses one the program is copied. Either way it still exists after `go run` has deleted the program that
 // it built.
-func place(program, at string) error {
+func install(program, at string) error {
 	if present, err := os.Stat(at); err == nil {
 		if current, err := os.Stat(program); err == nil && os.SameFile(present, current) {
 			return nil
@@ -113,8 +113,8 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// placeKubectl finds a kubectl, or builds one in a checkout.
-func placeKubectl(self, dir string) error {
+// installKubectl finds a kubectl, or builds one in a checkout.
+func installKubectl(self, dir string) error {
 	kubectl := executable("kubectl")
 	at := filepath.Join(dir, kubectl)
 	if present, err := os.Lstat(at); err == nil && present.Mode().IsRegular() &&
@@ -123,7 +123,7 @@ func placeKubectl(self, dir string) error {
 	}
 	beside := filepath.Join(filepath.Dir(self), kubectl)
 	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
-		return place(beside, at)
+		return install(beside, at)
 	}
 	if found, err := exec.LookPath("kubectl"); err == nil { // a symbolic link: it may depend on its own path
 		if found, err = filepath.Abs(found); err != nil || found == at {

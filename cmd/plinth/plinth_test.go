@@ -332,7 +332,7 @@ func TestEnvtestReplacesItsOwn(t *testing.T) {
 	if err := copyFile(self, filepath.Join(dir, etcd)); err != nil {
 		t.Fatal(err)
 	}
-	if err := place(self, filepath.Join(dir, etcd)); err != nil {
+	if err := install(self, filepath.Join(dir, etcd)); err != nil {
 		t.Errorf("an earlier release: %v", err)
 	}
 }

@@ -225,7 +225,7 @@ func (g *grant) anyAddress(family string) (string, error) {
 		return sources[0].Addr().String(), nil
 	}
 	for _, source := range sources {
-		for i := range places(source.size(), addressBand.lower(source.hosts())) {
+		for i := range offsets(source.size(), addressBand.lower(source.hosts())) {
 			ip := at(source.Addr(), i+1)
 			if claim := g.address(ip, object.Nil); !g.Taken(&claim) {
 				g.dependOn(source)

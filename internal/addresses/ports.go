@@ -162,7 +162,7 @@ func (g *grant) anyPort() (int64, error) {
 		return 0, err
 	}
 	size := uint64(g.last - g.first + 1)
-	for i := range places(size, portBand.lower(size)) {
+	for i := range offsets(size, portBand.lower(size)) {
 		number := g.first + int64(i)
 		if claim := portClaim(number); !g.given[number] && !g.Taken(&claim) {
 			g.give(number)

@@ -173,10 +173,10 @@ func (b band) lower(places uint64) uint64 {
 	return min(max(places/b.share, b.min), b.max)
 }
 
-// places yields the places 0 to size-1 of a range, each once: those of the upper band from a random one on, wrapping
+// offsets yields the offsets 0 to size-1 of a range, each once: those of the upper band from a random one on, wrapping
 // around, and then those of the lower band in the same way. The random start keeps concurrent requests from competing
 // for the same free place, and an address from being reused at once.
-func places(size, lower uint64) iter.Seq[uint64] {
+func offsets(size, lower uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, part := range [][2]uint64{{lower, size}, {0, lower}} {
 			first, end := part[0], part[1]

@@ -119,7 +119,7 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 	if !a.Features.On(features.RemoteRequestHeaderUID) {
 		user.UID = ""
 	}
-	target := forward.Target{Location: location, Transport: transport, Rewrite: true,
+	target := forward.Target{URL: location, Transport: transport, Rewrite: true,
 		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger,
 		Answered: a.Counters.count}
 	err = target.Forward(w, out)

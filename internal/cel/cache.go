@@ -15,7 +15,7 @@ import (
 )
 
 // Rules are the rules of one custom type. They are compiled on first use, and may be used concurrently.
-type Rules struct{ compiled *Lazy[place] }
+type Rules struct{ compiled *Lazy[ruled] }
 
 // Compile returns the rules of a custom type without a cache. They are compiled on first use, and then kept.
 func Compile(t *schema.Type) *Rules { return (*Cache)(nil).Rules(func() *schema.Type { return t }) }
@@ -177,14 +177,15 @@ type droppable interface {
 const (
 	// idle is the time between two sweeps.
 	idle = 2 * time.Minute
-	// most is how many expressions stay compiled. A rule takes up to 60 KiB, most of it for the environment of its place.
+	// most is how many expressions stay compiled. A rule takes up to 60 KiB, most of it for the environment of its
+	// place.
 	most = 512
 )
 
 // Rules returns the rules of a custom type. t is called when they are compiled, and its result is not kept when the
 // compiled rules are dropped.
 func (c *Cache) Rules(t func() *schema.Type) *Rules {
-	return &Rules{NewLazy(c, func() (*place, int) {
+	return &Rules{NewLazy(c, func() (*ruled, int) {
 		of := t()
 		if !hasRules(of) {
 			return nil, 0

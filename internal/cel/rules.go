@@ -7,8 +7,8 @@ import (
 	"plinth/schema"
 )
 
-// place is a node of a schema with rules at or below it.
-type place struct {
+// ruled is a node of a schema with rules at or below it.
+type ruled struct {
 	rules []schema.Rule
 	t     *schema.Type // of the values
 	self  *shape       // of the values
@@ -17,8 +17,8 @@ type place struct {
 	declared *shape
 
 	fields     []child // by name
-	items      *place
-	additional *place
+	items      *ruled
+	additional *ruled
 
 	once     sync.Once
 	programs []*program
@@ -28,7 +28,7 @@ type place struct {
 
 type child struct {
 	name string
-	*place
+	*ruled
 }
 
 // hasRules says whether objects of this type have rules. A structural schema has none below allOf, anyOf, oneOf or
@@ -45,8 +45,8 @@ func hasRules(t *schema.Type) bool {
 }
 
 // build creates the places at and below a type; nil if there are no rules.
-func (m shapes) build(t *schema.Type, declared *shape) *place {
-	p := &place{t: t, declared: declared}
+func (m shapes) build(t *schema.Type, declared *shape) *ruled {
+	p := &ruled{t: t, declared: declared}
 	var elem *shape
 	if declared != nil {
 		elem = declared.elem
@@ -71,7 +71,7 @@ func (m shapes) build(t *schema.Type, declared *shape) *place {
 }
 
 // buildField creates the place of a field. A field that expressions cannot access has none; its rules are not run.
-func (m shapes) buildField(p *place, name string) {
+func (m shapes) buildField(p *ruled, name string) {
 	t := p.t.Property(name)
 	if t == nil {
 		return
@@ -92,7 +92,7 @@ func (m shapes) buildField(p *place, name string) {
 }
 
 // compile compiles the rules of the place, once, when it first has a value.
-func (p *place) compile() {
+func (p *ruled) compile() {
 	p.once.Do(func() {
 		if len(p.rules) == 0 {
 			return
@@ -113,7 +113,7 @@ func (p *place) compile() {
 }
 
 // count is the number of rules at and below the place.
-func (p *place) count() int {
+func (p *ruled) count() int {
 	if p == nil {
 		return 0
 	}

@@ -69,7 +69,7 @@ func (r ratchet) item(i int) ratchet {
 }
 
 // at validates the value at a place. Null is skipped: only the rules of the enclosing value see it.
-func (d *validation) at(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+func (d *validation) at(p *ruled, path *fielderrors.Location, v, old object.Value, r ratchet) {
 	if p == nil || v.IsNull() || d.over {
 		return
 	}
@@ -82,7 +82,7 @@ func (d *validation) at(p *place, path *fielderrors.Place, v, old object.Value, 
 	}
 }
 
-func (d *validation) items(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+func (d *validation) items(p *ruled, path *fielderrors.Location, v, old object.Value, r ratchet) {
 	if p.items == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (d *validation) items(p *place, path *fielderrors.Place, v, old object.Valu
 	}
 }
 
-func (d *validation) members(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+func (d *validation) members(p *ruled, path *fielderrors.Location, v, old object.Value, r ratchet) {
 	if p.additional != nil {
 		for _, m := range v.Members() {
 			if d.over {
@@ -111,13 +111,13 @@ func (d *validation) members(p *place, path *fielderrors.Place, v, old object.Va
 			continue
 		}
 		before, _ := old.Get(f.name)
-		d.at(f.place, path.To(f.name), value, before, r.key(f.name))
+		d.at(f.ruled, path.To(f.name), value, before, r.key(f.name))
 	}
 }
 
 // path converts a place to a field.Path. The root's path is returned as it was given, even nil, which is printed as
 // <nil>.
-func (d *validation) path(p *fielderrors.Place) *field.Path {
+func (d *validation) path(p *fielderrors.Location) *field.Path {
 	if p == nil {
 		return d.root
 	}
@@ -131,7 +131,7 @@ const (
 )
 
 // rules runs the rules of a place on a value that is not null.
-func (d *validation) rules(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+func (d *validation) rules(p *ruled, path *fielderrors.Location, v, old object.Value, r ratchet) {
 	kind := typeName(p.t)
 	if p.compile(); p.err != nil {
 		d.add(field.Invalid(d.path(path), kind, fmt.Sprintf("rule compiler initialization error: %v", p.err)))
@@ -184,7 +184,7 @@ func (d *validation) end(err *field.Error) {
 }
 
 // rule runs one rule.
-func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v object.Value, vars *variables,
+func (d *validation) rule(p *ruled, rule *program, path *fielderrors.Location, v object.Value, vars *variables,
 	r ratchet) {
 	kind := typeName(p.t)
 	vars.optional = rule.optional()
@@ -323,7 +323,7 @@ type variables struct {
 	optional  bool // oldSelf is an optional value
 }
 
-func newVariables(p *place, v, old object.Value) variables {
+func newVariables(p *ruled, v, old object.Value) variables {
 	vars := variables{self: p.self.value(v), usesOld: p.usesOld}
 	if p.usesOld && !old.IsNull() {
 		vars.old = p.self.value(old)

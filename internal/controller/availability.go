@@ -68,13 +68,13 @@ func (c *Availability) Run(ctx context.Context) {
 		sync: func(ctx context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			c.Busy.add(1)
 			defer c.Busy.add(-1)
-			return 0, c.seen(ctx, o, gone)
+			return 0, c.changed(ctx, o, gone)
 		}}).run(ctx)
 	c.work.Wait()
 }
 
-// seen looks at an APIService that is new, has changed or was deleted.
-func (c *Availability) seen(ctx context.Context, o *engine.Object, gone bool) error {
+// changed looks at an APIService that is new, has changed or was deleted.
+func (c *Availability) changed(ctx context.Context, o *engine.Object, gone bool) error {
 	name := o.Key.Name
 	obj, err := engine.ObjectOf(o)
 	if err != nil && !gone {

@@ -536,14 +536,14 @@ func (t *backendType) observe(ctx context.Context, b *backendObject, listed bool
 	if len(b.owners) == 0 || b.deleting || old != nil && slices.Equal(old.owners, b.owners) {
 		return
 	}
-	if t.areSuspicious(ctx, t.place(b.key), b.owners) {
+	if t.areSuspicious(ctx, t.siteOf(b.key), b.owners) {
 		known := notes{}
 		if !listed {
 			var before []reference
 			if old != nil {
 				before = old.owners
 			}
-			known.seen = without(uidsOf(b.owners), uidsOf(before))
+			known.references = without(uidsOf(b.owners), uidsOf(before))
 		}
 		t.work.add(task{examine, b.key, t}, known)
 	}
@@ -556,13 +556,13 @@ func uidsOf(refs []reference) (uids []string) {
 	return uids
 }
 
-// place is where an object of the type is.
-func (t *backendType) place(k engine.Key) place {
+// siteOf is where an object of the type is.
+func (t *backendType) siteOf(k engine.Key) site {
 	if !t.resource.Namespaced {
-		return place{}
+		return site{}
 	}
 	namespace, _, _ := strings.Cut(k.Name, "/")
-	return place{namespace, true}
+	return site{namespace, true}
 }
 
 // deleted handles the deletion of an object, of which an event has told.
@@ -576,7 +576,7 @@ func (t *backendType) deleted(obj object.Value) {
 	}
 	t.mu.Unlock()
 	t.vanished(b, &deletedOwner{uid: b.uid, group: t.resource.Group, kind: t.resource.Kind,
-		namespace: t.place(b.key).namespace, name: strings.Clone(meta.At("name").Str())})
+		namespace: t.siteOf(b.key).namespace, name: strings.Clone(meta.At("name").Str())})
 }
 
 // vanished has everything examined that depends on an object that is not known any more. gone is the owner that is
@@ -624,7 +624,7 @@ func (c *collector) reviewBackends(ctx context.Context) {
 		if b.leaves {
 			b.of.work.add(task{orphan, b.key, b.of}, notes{})
 		}
-		if len(b.owners) > 0 && !b.deleting && c.areSuspicious(ctx, b.of.place(b.key), b.owners) {
+		if len(b.owners) > 0 && !b.deleting && c.areSuspicious(ctx, b.of.siteOf(b.key), b.owners) {
 			b.of.work.add(task{examine, b.key, b.of}, notes{})
 		}
 	}
@@ -702,7 +702,7 @@ func (t *backendType) find(ctx context.Context, namespace string, ref reference)
 
 // load is collector.load.
 func (t *backendType) load(ctx context.Context, k engine.Key) (*taskObject, error) {
-	at, name := t.place(k), k.Name
+	at, name := t.siteOf(k), k.Name
 	if at.namespaced {
 		_, name, _ = strings.Cut(k.Name, "/")
 	}

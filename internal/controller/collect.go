@@ -47,7 +47,7 @@ func (c *collector) perform(ctx context.Context, t task, known notes, ask bool) 
 		case examine:
 			err = obj.examine(ctx, known)
 			if !errors.As(err, new(*askError)) {
-				known.seen = nil
+				known.references = nil
 			}
 		case release:
 			err = obj.release(ctx)
@@ -73,7 +73,7 @@ type taskObject struct {
 	o  *engine.Object
 
 	head                object.Value
-	at                  place
+	at                  site
 	name, uid, revision string
 	apiVersion, kind    string
 	ask                 bool // backends may be asked
@@ -98,7 +98,7 @@ func (c *collector) load(ctx context.Context, k engine.Key, of *backendType) (*t
 // taskObject returns an object of this server as that of a task.
 func (c *collector) taskObject(r *engine.Resource, o *engine.Object) (t *taskObject, err error) {
 	rq := r.RequestFor(o.Key)
-	t = &taskObject{collector: c, r: r, o: o, at: place{rq.Namespace, r.Namespaced}, name: rq.Name,
+	t = &taskObject{collector: c, r: r, o: o, at: site{rq.Namespace, r.Namespaced}, name: rq.Name,
 		uid: o.Sidecar.UID, revision: strconv.FormatInt(o.Revision, 10), apiVersion: r.APIVersion(), kind: r.Kind}
 	t.head, err = engine.HeadOf(o)
 	return t, err
@@ -138,7 +138,7 @@ func (t *taskObject) examine(ctx context.Context, known notes) error {
 		}
 		by[where] = append(by[where], ref)
 	}
-	absent = slices.DeleteFunc(absent, func(ref reference) bool { return !slices.Contains(known.seen, ref.uid) })
+	absent = slices.DeleteFunc(absent, func(ref reference) bool { return !slices.Contains(known.references, ref.uid) })
 	if len(absent) > 0 {
 		if err := t.reportNamespace(ctx, absent); err != nil {
 			return err

@@ -40,7 +40,7 @@ func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself,
-		seen: c.seen, pace: newPace(), busy: c.Busy,
+		onChange: c.seen, pace: newPace(), busy: c.Busy,
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
 	e.run(ctx)

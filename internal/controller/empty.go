@@ -34,8 +34,8 @@ type emptier struct {
 	user   access.User
 	pace   *rate.Limiter // of its deletes
 	busy   *Busy
-	// seen is called for every change of an object; gone means that it was deleted. Nil disables it.
-	seen func(ctx context.Context, o *engine.Object, gone bool)
+	// onChange is called for every change of an object; gone means that it was deleted. Nil disables it.
+	onChange func(ctx context.Context, o *engine.Object, gone bool)
 	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when its contents are gone.
 	empty func(ctx context.Context, o *engine.Object) (leftovers, error)
 }
@@ -115,8 +115,8 @@ func (c *emptier) watch(ctx context.Context) error {
 			return err
 		}
 		for _, event := range events {
-			if c.seen != nil {
-				c.seen(ctx, event.Object, event.Type == engine.Deleted)
+			if c.onChange != nil {
+				c.onChange(ctx, event.Object, event.Type == engine.Deleted)
 			}
 			name := event.Object.Key.Name
 			w := workers[name]

@@ -312,7 +312,7 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 	if c.suspicious(ctx, now) {
 		known := notes{}
 		if observed {
-			known.seen = without(owners, before)
+			known.references = without(owners, before)
 		}
 		c.work.add(task{what: examine, key: now.Key}, known)
 	}
@@ -380,11 +380,11 @@ func (c *collector) suspicious(ctx context.Context, o *engine.Object) bool {
 	if err != nil || r == nil {
 		return false
 	}
-	return c.areSuspicious(ctx, place{r.RequestFor(o.Key).Namespace, r.Namespaced}, references(head))
+	return c.areSuspicious(ctx, site{r.RequestFor(o.Key).Namespace, r.Namespaced}, references(head))
 }
 
 // areSuspicious is suspicious of the references of an object at a place.
-func (c *collector) areSuspicious(ctx context.Context, at place, refs []reference) bool {
+func (c *collector) areSuspicious(ctx context.Context, at site, refs []reference) bool {
 	found := false
 	for _, ref := range refs {
 		switch where, err := c.find(ctx, at, ref, nil, false); {
@@ -399,8 +399,8 @@ func (c *collector) areSuspicious(ctx context.Context, at place, refs []referenc
 	return found
 }
 
-// place is where an object is: in a namespace, if its type has some.
-type place struct {
+// site is where an object is: in a namespace, if its type has some.
+type site struct {
 	namespace  string
 	namespaced bool
 }
@@ -442,7 +442,7 @@ var (
 
 // find returns the state of an owner of an object. A namespaced owner is in the namespace of the object. Backends are
 // asked only if ask is set; otherwise, if one has to be asked, the error is an *askError.
-func (c *collector) find(ctx context.Context, at place, ref reference, gone []*deletedOwner, ask bool) (ownerState,
+func (c *collector) find(ctx context.Context, at site, ref reference, gone []*deletedOwner, ask bool) (ownerState,
 	error) {
 	if slices.ContainsFunc(gone, func(d *deletedOwner) bool { return d.isNamedBy(ref, at.namespace) }) {
 		return ownerGone, nil

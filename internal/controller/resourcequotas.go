@@ -38,7 +38,7 @@ type ResourceQuotas struct {
 	Admitted bool
 
 	lowerings map[store.Key]lowering // that wait, where other processes write, too
-	seen      atomic.Int64           // the number of changes that are published, as store.State.Limited counts them
+	published atomic.Int64           // the number of changes that are published, as store.State.Limited counts them
 	open      sync.Once              // sets devices
 	devices   func() (*quota.Classes, error)
 }
@@ -91,11 +91,11 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 	for done := func() {}; ctx.Err() == nil; {
 		if now := c.classes(); now != classes {
 			classes = now
-			c.seen.Store(0) // what is used in any namespace may depend on them
+			c.published.Store(0) // what is used in any namespace may depend on them
 		}
 		if time.Now().After(recount) {
 			recount = time.Now().Add(recountEvery)
-			c.seen.Store(0)
+			c.published.Store(0)
 		}
 		next, err := c.publishAll(ctx, classes)
 		done()
@@ -119,7 +119,7 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 		}
 		select {
 		case <-c.Store.LedgersChanged():
-			if c.changes() != c.seen.Load() {
+			if c.changes() != c.published.Load() {
 				done = c.collect(ctx, looked)
 			}
 		case <-changed:
@@ -133,7 +133,7 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 // publishAll brings the statuses of all namespaces up to date whose ledger has changed. It is to be called again at
 // next, unless that is zero.
 func (c *ResourceQuotas) publishAll(ctx context.Context, classes *quota.Classes) (next time.Time, err error) {
-	namespaces, changes, next := c.Store.Limited(c.seen.Load())
+	namespaces, changes, next := c.Store.Limited(c.published.Load())
 	var later time.Time // when a status that waits is lowered; zero: none waits
 	written := 0
 	for _, namespace := range namespaces {
@@ -150,7 +150,7 @@ func (c *ResourceQuotas) publishAll(ctx context.Context, classes *quota.Classes)
 		next = earlier(next, later)
 	default:
 		clear(c.lowerings)
-		c.seen.Store(c.own(changes, written))
+		c.published.Store(c.own(changes, written))
 	}
 	return next, err
 }
@@ -179,7 +179,7 @@ func (c *ResourceQuotas) Refresh(ctx context.Context, namespace string) {
 	}
 	namespaces := []string{namespace}
 	if namespace == "" {
-		namespaces, _, _ = c.Store.Limited(c.seen.Load())
+		namespaces, _, _ = c.Store.Limited(c.published.Load())
 	}
 	classes := c.classes()
 	for _, namespace := range namespaces {

@@ -38,13 +38,13 @@ type taskKind uint8
 // notes are the facts that were known when a task was added.
 type notes struct {
 	gone []*deletedOwner // owners that are known to be gone
-	// seen are the UIDs of references of the object that are new and were not examined yet.
-	seen []string
+	// references are the UIDs of references of the object that are new and were not examined yet.
+	references []string
 }
 
 func (n *notes) add(m notes) {
 	n.gone = append(n.gone, m.gone...)
-	n.seen = append(n.seen, m.seen...)
+	n.references = append(n.references, m.references...)
 }
 
 // workItem is a task on the worklist.

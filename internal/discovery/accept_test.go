@@ -146,8 +146,8 @@ func FuzzGet(f *testing.F) {
 			if (doc.Body == nil) == (doc.Gzip == nil) {
 				t.Fatalf("%q: not exactly one of Body and Gzip", path)
 			}
-			if doc.ETag != strings.Trim(doc.ETag, `"`) || doc.Location != "" && !strings.HasSuffix(doc.Location, doc.ETag) {
-				t.Fatalf("%q: ETag %q at %q", path, doc.ETag, doc.Location)
+			if doc.ETag != strings.Trim(doc.ETag, `"`) || doc.URL != "" && !strings.HasSuffix(doc.URL, doc.ETag) {
+				t.Fatalf("%q: ETag %q at %q", path, doc.ETag, doc.URL)
 			}
 		}
 	})

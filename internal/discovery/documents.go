@@ -122,9 +122,9 @@ func New(c Config) *Documents {
 type Document struct {
 	MediaType string
 	ETag      string // without quotes; "" if the document has none
-	// Location is the URL of this exact version: its path with its hash. A request with another hash is redirected
+	// URL is that of this exact version: its path with its hash. A request with another hash is redirected
 	// there (301), and the response to one with this hash may be cached forever. "" if the document has no such URL.
-	Location string
+	URL string
 	// Exactly one of the two is set. Large documents are kept compressed only; Plain works for both.
 	Body, Gzip []byte
 }

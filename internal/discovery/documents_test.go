@@ -233,8 +233,8 @@ func TestIndexLeadsToTheDocuments(t *testing.T) {
 			t.Errorf("%s leads to %s, which is not served (%v)", m.Key, path, err)
 			continue
 		}
-		if doc.ETag != hash || doc.Location != location {
-			t.Errorf("%s: ETag %s at %s, want %s", location, doc.ETag, doc.Location, hash)
+		if doc.ETag != hash || doc.URL != location {
+			t.Errorf("%s: ETag %s at %s, want %s", location, doc.ETag, doc.URL, hash)
 		}
 		delete(want, m.Key)
 	}

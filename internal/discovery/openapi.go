@@ -193,7 +193,7 @@ func (p *v3Document) document(d *Documents) *Document {
 		p.print(d, d.models(), io.MultiWriter(out, sum))
 		p.hash = hashText(sum)
 		p.doc = out.document(mediaJSON, p.hash)
-		p.doc.Location = p.location(p.hash)
+		p.doc.URL = p.location(p.hash)
 	}
 	return p.doc
 }

@@ -100,7 +100,7 @@ func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
 		name := "apis/" + r.Group + "/" + r.Version
 		doc, ok, err := d.Get("/openapi/v3/"+name, "")
 		if !ok || err != nil || string(doc.Body) != string(r.OpenAPI3) ||
-			doc.Location != index.At(name, "serverRelativeURL").Str() {
+			doc.URL != index.At(name, "serverRelativeURL").Str() {
 			t.Errorf("%s: %+v %v %v", name, doc, ok, err)
 		}
 	}

@@ -68,8 +68,8 @@ type Config struct {
 // candidate is the part of a process in the election.
 type candidate struct {
 	Config
-	seen   Record
-	seenAt time.Time // when the record was first seen as it is
+	last   Record
+	lastAt time.Time // when the record was first seen as it is
 }
 
 // Run takes part until ctx ends, and has then returned from Work and given the record back.
@@ -92,23 +92,23 @@ func Run(ctx context.Context, c Config) {
 
 // see takes note of a record.
 func (e *candidate) see(r Record, now time.Time) {
-	if r.Revision != e.seen.Revision || e.seenAt.IsZero() {
-		e.seenAt = now
+	if r.Revision != e.last.Revision || e.lastAt.IsZero() {
+		e.lastAt = now
 	}
-	e.seen = r
+	e.last = r
 }
 
 // free says how long this process has to wait until it may take the record.
 func (e *candidate) free(now time.Time) (wait time.Duration) {
-	if e.seen.Leader == "" || e.seen.Leader == e.Name {
+	if e.last.Leader == "" || e.last.Leader == e.Name {
 		return 0
 	}
-	return max(0, e.seenAt.Add(e.seen.Duration).Sub(now))
+	return max(0, e.lastAt.Add(e.last.Duration).Sub(now))
 }
 
 // claim is the record with which this process takes it, or renews it.
 func (e *candidate) claim(now time.Time) Record {
-	next := e.seen
+	next := e.last
 	next.Renewed, next.Duration = now, e.Duration
 	if next.Leader != e.Name {
 		next.Leader, next.Acquired = e.Name, now
@@ -197,7 +197,7 @@ func (e *candidate) lead(ctx context.Context, sent time.Time) {
 		case err == nil && deadline.Stop():
 			deadline.Reset(e.Deadline - time.Since(now))
 		case errors.Is(err, ErrLost):
-			e.Logger.Warn("another server runs the controllers, although this one did", "leader", e.seen.Leader)
+			e.Logger.Warn("another server runs the controllers, although this one did", "leader", e.last.Leader)
 			stop()
 		case err != nil && work.Err() == nil:
 			e.Logger.Warn("the record of who runs the controllers was not renewed, trying again", "error", err)
@@ -232,8 +232,8 @@ func (e *candidate) renew(ctx context.Context, now time.Time) error {
 func (e *candidate) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.Deadline)
 	defer cancel()
-	for e.seen.Leader == e.Name {
-		next := e.seen
+	for e.last.Leader == e.Name {
+		next := e.last
 		next.Leader, next.Duration, next.Renewed = "", time.Second, time.Now()
 		err := e.write(ctx, next)
 		if errors.Is(err, ErrLost) {

@@ -25,7 +25,7 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 		return d.ask(ctx)
 	}
 	d.now = d.Engine.now()
-	d.body = rq.inNamespace(d.sent)
+	d.body = rq.inNamespace(d.asked)
 	d.fill()
 	if err := d.admit(ctx); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
-	d.body = rq.inNamespace(d.sent)
+	d.body = rq.inNamespace(d.asked)
 	d.fill()
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
@@ -116,11 +116,11 @@ func (d *draft) through(ctx context.Context) (*Result, error) {
 		return nil, apierr.NewNoSuchPath()
 	}
 	object.Subresource = object.Resource.Subresource(subresource)
-	if object.Name = d.sent.At("metadata", "name").Str(); object.Name == "" {
+	if object.Name = d.asked.At("metadata", "name").Str(); object.Name == "" {
 		return nil, apierr.NewBadRequest("Name parameter required.")
 	}
 	n := *d
-	n.input = &input{Engine: d.Engine, rq: &object, seen: d.rq, dry: d.dry, warnings: d.warnings}
+	n.input = &input{Engine: d.Engine, rq: &object, admitted: d.rq, dry: d.dry, warnings: d.warnings}
 	return n.act(ctx)
 }
 

@@ -68,7 +68,7 @@ type Annotator interface {
 // tests of plugins. Warned returns the warnings that it gets.
 func (e *Engine) Attributes(rq *Request, operation Operation, obj, old object.Value) *Attributes {
 	d := e.draft(rq, operation)
-	d.sent, d.deletion = obj, &DeleteOptions{}
+	d.asked, d.deletion = obj, &DeleteOptions{}
 	return d.attributes(obj, old)
 }
 
@@ -221,8 +221,8 @@ func (d *draft) attributes(obj, old object.Value) *Attributes {
 		Operation: d.operation, Request: d.rq, Name: d.rq.Name, Object: obj, Old: old, DryRun: d.dry, draft: d,
 	}
 	switch {
-	case d.seen != nil:
-		a.Request = d.seen
+	case d.admitted != nil:
+		a.Request = d.admitted
 	case d.unnamed:
 		a.Name = ""
 	case a.Name == "":

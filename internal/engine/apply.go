@@ -56,7 +56,7 @@ func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error)
 	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
-	if err := d.rq.fits(d.live, d.sent, true); err != nil {
+	if err := d.rq.fits(d.live, d.asked, true); err != nil {
 		return nil, err
 	}
 	return d.change(ctx)
@@ -76,11 +76,11 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
-	if uid := d.sent.At("metadata", "uid").Str(); uid != "" {
+	if uid := d.asked.At("metadata", "uid").Str(); uid != "" {
 		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	if err := rq.namesMatch(d.sent); err != nil {
+	if err := rq.namesMatch(d.asked); err != nil {
 		return nil, err
 	}
 	// The user was authorized for patch. The step check authorizes create, too.
@@ -239,24 +239,24 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 		return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
 			nameText(intent), err)}
 	}
-	d.owned, d.sent, d.empty = true, decoded.Value, decoded.Empty
+	d.owned, d.asked, d.empty = true, decoded.Value, decoded.Empty
 	if !scale {
 		return nil
 	}
 	// Neither the object nor the intent has replicas. Base has the number that the object has by default.
-	if sub.Base != nil && d.sent.At("spec", "replicas").IsNull() {
+	if sub.Base != nil && d.asked.At("spec", "replicas").IsNull() {
 		base, err := sub.Base(d.old)
 		if err != nil {
 			return err
 		}
-		d.sent = d.sent.With("spec", base.At("spec"))
+		d.asked = d.asked.With("spec", base.At("spec"))
 	}
 	managed, err := sub.Replicas.FromScale(
 		d.old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
 	if err != nil {
 		return err
 	}
-	d.sent = withManagers(d.sent, managed)
+	d.asked = withManagers(d.asked, managed)
 	return nil
 }
 

@@ -230,7 +230,7 @@ func TestConvertedGoesWithItsVersion(t *testing.T) {
 	h.create("a")
 	stored := h.must(h.Get(t.Context(), h.in(h.v1, "a"), "")).Object
 	func() {
-		s := NewSidecar(LayoutOf(stored).Places)
+		s := NewSidecar(LayoutOf(stored).Offsets)
 		layout := s.Extra
 		*s = *stored.Sidecar
 		s.Extra = layout

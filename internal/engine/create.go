@@ -23,10 +23,10 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 		return nil, err
 	}
 	d.receive()
-	if err := rq.namespaceMatches(d.sent); err != nil {
+	if err := rq.namespaceMatches(d.asked); err != nil {
 		return nil, err
 	}
-	d.sent = d.dedupOwners(d.sent, false)
+	d.asked = d.dedupOwners(d.asked, false)
 	switch {
 	case rq.Subresource != nil:
 		return d.act(ctx)
@@ -61,9 +61,9 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.operation = OperationCreate
 	// Zero and unparsable resourceVersions are ignored. Any other is refused, but only after validation, as in the
 	// reference, and not in a dry run.
-	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
+	seen, err := parseVersion(d.asked.At("metadata", "resourceVersion").Str())
 	versioned := err == nil && seen != 0 && !d.upserts && !d.dry
-	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
+	generated, prefixed := d.generated(), d.asked.At("metadata", "generateName").Str() != ""
 	d.now = d.Engine.now()
 	d.wipe()
 	d.fill()
@@ -178,7 +178,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 // is the same.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
-	d.body = d.rq.inNamespace(d.sent)
+	d.body = d.rq.inNamespace(d.asked)
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err

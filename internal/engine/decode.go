@@ -50,7 +50,7 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	managed := body.Value.At("metadata", "managedFields")
 	d.clears = managed.Kind() == object.List && managed.Len() == 0
 	d.empty = decoded.Empty
-	d.sent = decoded.Value.Edit([]object.Member{
+	d.asked = decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},
 	})

@@ -33,8 +33,8 @@ import (
 //
 // The object takes four forms, each with a field of its own that no later group of steps changes:
 //
-//	sent    the body as it was decoded                                  decode; a patch or a merge in each attempt
-//	body    sent with system metadata, defaults, owners and admission   inherit or wipe … allocate
+//	asked   the body as it was decoded                                  decode; a patch or a merge in each attempt
+//	body    asked with system metadata, defaults, owners and admission   inherit or wipe … allocate
 //	obj     the object that body makes of old                           prepare, set status
 //	stored  obj in the form in which it is stored                       settle, set status
 //
@@ -52,19 +52,19 @@ type draft struct {
 	live    *store.Version // the version that the draft is to replace; nil: there is none
 	current bool           // live is known to be the newest version, see again
 	old     object.Value   // live in the version of the request; null: there is none
-	// form is old if that is known to have the form that Decode and Settle return, else null: the parts of the new object
-	// that are shared with it need not be decoded or settled again.
+	// form is old if that is known to have the form that Decode and Settle return, else null: the parts of the new
+	// object that are shared with it need not be decoded or settled again.
 	form object.Value
 
-	sent, body, obj, stored object.Value
-	// clears: sent had an empty list of managedFields, which the decoded object no longer shows.
+	asked, body, obj, stored object.Value
+	// clears: asked had an empty list of managedFields, which the decoded object no longer shows.
 	clears bool
-	// owned: sent is the result of a merge, so its managedFields already record the new owners.
+	// owned: asked is the result of a merge, so its managedFields already record the new owners.
 	owned bool
 	// upserts: a PUT or an apply that creates the object, for which the user needs the verb create, too.
 	upserts bool
-	// empty are the fields that sent had as empty lists or maps. Only the steps default, prepare and validate see them, as
-	// all others see what would be encoded.
+	// empty are the fields that asked had as empty lists or maps. Only the steps default, prepare and validate see
+	// them, as all others see what would be encoded.
 	empty []schema.EmptyField
 	// stable: stored is known to have the form that Decode and Settle give.
 	stable bool
@@ -88,8 +88,9 @@ type input struct {
 	dry bool
 	// unnamed: admission sees no name, as in the reference for the items of a deletecollection.
 	unnamed bool
-	// seen is the request that admission sees, if not rq: that for the virtual resource which stands for rq (through).
-	seen *Request
+	// admitted is the request that admission sees, if not rq: that for the virtual resource which stands for rq
+	// (through).
+	admitted *Request
 	// deletion are the options of a delete, for admission; nil for other verbs.
 	deletion *DeleteOptions
 	warnings *warnings
@@ -150,7 +151,7 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 }
 
 // decode checks the body against the type of the request: its kind, the types of its fields and, at the validation
-// level of the request, unknown and duplicate fields (VAL-1, VAL-2). It sets sent.
+// level of the request, unknown and duplicate fields (VAL-1, VAL-2). It sets asked.
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
 	sub, sent := d.rq.Subresource, body.Value.At("apiVersion").Str()
@@ -179,10 +180,10 @@ func (d *draft) receive() {
 	if received == nil {
 		return
 	}
-	received.Object = d.sent
+	received.Object = d.asked
 	if received.Whole {
 		n := *d
-		n.body = d.sent
+		n.body = d.asked
 		n.fill()
 		_, _, _, typ := d.rq.bodyType()
 		received.Object = typ.Settle(n.body)
@@ -190,7 +191,7 @@ func (d *draft) receive() {
 }
 
 // wipe removes from a new object the metadata that only the server sets (WRITE-4), and sets the namespace of the URL.
-func (d *draft) wipe() { d.body = d.wiped(d.sent) }
+func (d *draft) wipe() { d.body = d.wiped(d.asked) }
 
 // wiped is a new object without that metadata, and with that namespace.
 func (d *draft) wiped(obj object.Value) object.Value {
@@ -208,9 +209,9 @@ func (d *draft) wiped(obj object.Value) object.Value {
 // inherit copies the system metadata of the old object into the new one. It runs before own, which compares the result
 // with the old object. The body of a subresource may be of another kind; prepare copies the metadata there.
 func (d *draft) inherit() {
-	d.body = d.sent
+	d.body = d.asked
 	if d.rq.Subresource == nil {
-		d.body = carry(d.sent, d.old)
+		d.body = carry(d.asked, d.old)
 	}
 }
 
@@ -509,7 +510,7 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 }
 
 // change takes the steps of a write to a live object or to one of its subresources: an update, a patch or an apply. All
-// of them call it with the body decoded in sent. It returns an error of the first step that fails; the draft is not
+// of them call it with the body decoded in asked. It returns an error of the first step that fails; the draft is not
 // used any more then, so no step has to undo anything.
 func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.inherit()
@@ -594,6 +595,6 @@ func (d *draft) writer() merge.Writer {
 
 // generated says whether the client left the name to the server.
 func (d *draft) generated() bool {
-	meta := d.sent.At("metadata")
+	meta := d.asked.At("metadata")
 	return meta.At("name").Str() == "" && meta.At("generateName").Str() != ""
 }

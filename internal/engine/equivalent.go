@@ -66,7 +66,7 @@ func (a *Attributes) In(ctx context.Context, r *Resource) (obj, old object.Value
 	}
 	// Mutating admission of a PUT sees the object with what the client has sent.
 	if d.puts && d.obj.IsNull() {
-		revision = d.sent.At("metadata", "resourceVersion")
+		revision = d.asked.At("metadata", "resourceVersion")
 	}
 	if !obj.IsNull() && !revision.IsNull() {
 		obj = obj.WithAt(revision, "metadata", "resourceVersion")

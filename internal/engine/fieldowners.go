@@ -50,9 +50,9 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		managers[i] = managerOf(m, gone)
 	}
 	var fields []object.Value
-	for i := range owned.Places {
-		if p := &owned.Places[i]; len(p.Owners) > 0 || p.Orphan() {
-			fields = append(fields, placeOf(p))
+	for i := range owned.Locations {
+		if p := &owned.Locations[i]; len(p.Owners) > 0 || p.Orphan() {
+			fields = append(fields, locationOf(p))
 		}
 	}
 	meta := obj.At("metadata")
@@ -99,8 +99,9 @@ func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	return object.MapOf(members...)
 }
 
-// placeOf is a field in the document, with its owners as indexes of the managers, and with its value if it is a leaf.
-func placeOf(p *merge.Place) object.Value {
+// locationOf is a field in the document, with its owners as indexes of the managers, and with its value if it is a
+// leaf.
+func locationOf(p *merge.Location) object.Value {
 	owners := make([]object.Value, len(p.Owners))
 	for i, owner := range p.Owners {
 		owners[i] = object.IntOf(int64(owner))

@@ -13,7 +13,7 @@ import (
 // Layout is the engine's part of the sidecar of a stored version: data about its bytes as JSON. The store keeps it and
 // does not look into it. All readers of the version share it, so the fields that change are atomic.
 type Layout struct {
-	object.Places // offsets into Data
+	object.Offsets // offsets into Data
 
 	// Encoded has other encodings of the version than Data. Package wire makes them, chooses their slots, and empties
 	// slots to bound the memory, so a slot may become empty at any time.
@@ -104,18 +104,18 @@ func (c *origins) keep(v *store.Version, o *origin) {
 func LayoutOf(o *Object) *Layout { return o.Sidecar.Extra.(*Layout) }
 
 // NewSidecar is a sidecar with only a layout. Both are one allocation: there is one pair for each version in memory.
-func NewSidecar(at object.Places) *store.Sidecar {
+func NewSidecar(at object.Offsets) *store.Sidecar {
 	both := &struct {
 		store.Sidecar
 		Layout
-	}{Layout: Layout{Places: at}}
+	}{Layout: Layout{Offsets: at}}
 	both.Sidecar.Extra = &both.Layout
 	return &both.Sidecar
 }
 
 // unreadableSidecar is the sidecar of bytes that are not an object.
 func unreadableSidecar(why error) *store.Sidecar {
-	s := NewSidecar(object.Places{})
+	s := NewSidecar(object.Offsets{})
 	s.Unreadable = why
 	return s
 }

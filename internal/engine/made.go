@@ -54,7 +54,7 @@ func (rq *Request) made(ctx context.Context, name string) (all []*Object) {
 		// Without a revision nothing is inserted, and the metadata are searched from their beginning.
 		metadata := []byte(`"metadata":{`)
 		item := bytes.Index(data, metadata)
-		at := object.Places{Item: item, Splice: item + len(metadata)}
+		at := object.Offsets{Item: item, Splice: item + len(metadata)}
 		all = append(all, store.NewVersion(r.key("", v.At("metadata", "name").Str()), 0, data, NewSidecar(at)))
 	}
 	return all

@@ -70,7 +70,7 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 	case definition == nil || definition.Sidecar.UID != r.Stored.DefinitionUID:
 		return apierr.NewNoSuchPath()
 	case definition.Sidecar.Deleting:
-		name := cmp.Or(d.rq.Name, d.sent.At("metadata", "name").Str())
+		name := cmp.Or(d.rq.Name, d.asked.At("metadata", "name").Str())
 		return apierr.NewForbidden(r.Type(), name, "create not allowed while custom resource definition is terminating")
 	}
 	d.effects.definition = definition
@@ -99,7 +99,7 @@ func (d *draft) requireNamespace(ctx context.Context) error {
 	if ns.Sidecar.Deleting {
 		name := rq.Name
 		if name == "" {
-			meta := d.sent.At("metadata")
+			meta := d.asked.At("metadata")
 			name = cmp.Or(meta.At("name").Str(), meta.At("generateName").Str(), "Unknown")
 		}
 		err := apierr.NewForbidden(rq.Resource.Type(), name,

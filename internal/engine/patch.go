@@ -72,9 +72,8 @@ func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 // parsedPatch is the part that all attempts of one request share. It does not depend on the live object, and no attempt
 // changes it.
 type parsedPatch struct {
-	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type does
-	// not have, and values of a wrong type. It may end early with the error of stop.
-	// Warnings are for the client.
+	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type
+	// does not have, and values of a wrong type. It may end early with the error of stop. Warnings are for the client.
 	apply func(obj object.Value, stop func() error) (made object.Value, warnings []string, err error)
 	// strict are texts about duplicate and unknown members of the patch itself, for strictFields. They are made here,
 	// because the patched object no longer shows them: a patch {"a": 1, "a": 2} sets a once.
@@ -235,8 +234,8 @@ func (d *draft) applyPatch(ctx context.Context, p parsedPatch) error {
 		}
 		return notDecodable(raw, err)
 	}
-	d.sent = d.dedupOwners(d.sent, true)
-	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
+	d.asked = d.dedupOwners(d.asked, true)
+	return d.rq.fits(d.live, d.asked, d.rq.unconditional())
 }
 
 // decodePatched is decode for the result of a patch. It decodes the whole result, and not only the fields that the

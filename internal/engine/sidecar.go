@@ -34,7 +34,7 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 			part = k.Storage.described()
 		}
 		var obj object.Value
-		var at object.Places
+		var at object.Offsets
 		ok := part != nil
 		if ok {
 			obj, at, ok = object.ParsePart(data, part)
@@ -102,7 +102,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 }
 
 // sidecarAt is sidecar with the places of the printed bytes. It reads no more of obj than described says.
-func sidecarAt(k *Kind, obj object.Value, at object.Places, before *store.Sidecar) *store.Sidecar {
+func sidecarAt(k *Kind, obj object.Value, at object.Offsets, before *store.Sidecar) *store.Sidecar {
 	meta := obj.At("metadata")
 	s := NewSidecar(at)
 	// These are shared with the version before, and replaced below if they differ.

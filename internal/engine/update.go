@@ -26,10 +26,10 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (r
 		return nil, err
 	}
 	d.receive()
-	if err := rq.namesMatch(d.sent); err != nil {
+	if err := rq.namesMatch(d.asked); err != nil {
 		return nil, err
 	}
-	d.sent = d.dedupOwners(d.sent, false)
+	d.asked = d.dedupOwners(d.asked, false)
 	for sure := false; ; {
 		n, err := d.onto(ctx, sure)
 		if err != nil {
@@ -51,11 +51,11 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	// seen is the version that the client has read; 0: the body has none.
-	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
+	seen, err := parseVersion(d.asked.At("metadata", "resourceVersion").Str())
 	if err != nil {
 		return nil, err
 	}
-	if err := d.rq.stale(d.live, seen, d.sent); err != nil {
+	if err := d.rq.stale(d.live, seen, d.asked); err != nil {
 		return nil, err
 	}
 	return d.change(ctx)
@@ -68,11 +68,11 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil {
 		return nil, rq.notFound()
 	}
-	if uid := d.sent.At("metadata", "uid").Str(); uid != "" {
+	if uid := d.asked.At("metadata", "uid").Str(); uid != "" {
 		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
 	}
-	if _, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err != nil {
+	if _, err := parseVersion(d.asked.At("metadata", "resourceVersion").Str()); err != nil {
 		return nil, err
 	}
 	d.upserts = true

@@ -90,7 +90,7 @@ func checkIdentity(k store.Key, metadata object.Value) error {
 }
 
 // decode decodes the value of an object of a built-in kind.
-func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) {
+func (p *kindForm) decode(value []byte) (obj object.Value, form uint64, err error) {
 	v, err := p.recognize(value)
 	if err != nil {
 		return object.Nil, 0, err
@@ -126,12 +126,12 @@ func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) 
 }
 
 // unknown is the error for objects of a version that is not read.
-func (p *place) unknown(apiVersion string) error {
+func (p *kindForm) unknown(apiVersion string) error {
 	return fmt.Errorf("%s is no version of %s that can be read", apiVersion, p.path)
 }
 
 // current brings a decoded object of the storage version into the form in which a write would store it.
-func (p *place) current(obj object.Value) (object.Value, uint64, error) {
+func (p *kindForm) current(obj object.Value) (object.Value, uint64, error) {
 	version := p.stored.Storage
 	if version.Default != nil {
 		obj = version.Default(obj)
@@ -163,7 +163,7 @@ type recognized struct {
 
 // recognize finds out how a value is encoded, as the reference's recognizers do: by its first bytes, and if those say
 // nothing, as YAML, or as base64 of any of the others.
-func (p *place) recognize(value []byte) (v recognized, err error) {
+func (p *kindForm) recognize(value []byte) (v recognized, err error) {
 	if v, err = parseValue(value); err != nil && !proto.Enveloped(value) && !isJSON(value) {
 		if inner, encoded := base64.StdEncoding.AppendDecode(nil, value); encoded == nil {
 			v, err = parseValue(inner)

@@ -52,7 +52,7 @@ func (f *Form) Encode(k store.Key, data []byte) (value []byte, err error) {
 }
 
 // schemaOf is the type of a version of the kind; nil if it has no such version.
-func (p *place) schemaOf(apiVersion string) *schema.Type {
+func (p *kindForm) schemaOf(apiVersion string) *schema.Type {
 	if p.stored == nil {
 		if apiVersion == apiServiceVersion {
 			return apiServiceType()

@@ -14,12 +14,12 @@ const JSON = "application/json"
 // Form converts between stored objects and etcd's keys and values. It has no state that changes.
 type Form struct {
 	registry *engine.Registry
-	byPath   map[string]*place // by the resource part of keys
-	byEtcd   map[string]*place // by the resource path in etcd
+	byPath   map[string]*kindForm // by the resource part of keys
+	byEtcd   map[string]*kindForm // by the resource path in etcd
 }
 
-// place is where the objects of a built-in kind are in etcd, and how they are written.
-type place struct {
+// kindForm is where the objects of a built-in kind are in etcd, and how they are written.
+type kindForm struct {
 	path, etcd string // the resource part of keys, and that of paths
 	namespaced bool
 	values     values
@@ -55,12 +55,12 @@ const (
 
 // New returns the Form for the kinds of a registry. mediaType is that of the values of built-in kinds.
 func New(registry *engine.Registry, mediaType string) *Form {
-	f := &Form{registry: registry, byPath: map[string]*place{}, byEtcd: map[string]*place{}}
+	f := &Form{registry: registry, byPath: map[string]*kindForm{}, byEtcd: map[string]*kindForm{}}
 	for _, r := range registry.Builtin().Builtin() {
 		if r.Stored == nil || f.byPath[r.Stored.Path] != nil {
 			continue
 		}
-		p := &place{path: r.Stored.Path, namespaced: r.Namespaced, kind: r.Kind, stored: r.Stored}
+		p := &kindForm{path: r.Stored.Path, namespaced: r.Namespaced, kind: r.Kind, stored: r.Stored}
 		switch {
 		case p.path == definitions:
 			p.values = definition
@@ -70,12 +70,12 @@ func New(registry *engine.Registry, mediaType string) *Form {
 		f.add(p)
 	}
 	if f.byPath[apiServices] == nil {
-		f.add(&place{path: apiServices, kind: "APIService", values: goJSON})
+		f.add(&kindForm{path: apiServices, kind: "APIService", values: goJSON})
 	}
 	return f
 }
 
-func (f *Form) add(p *place) {
+func (f *Form) add(p *kindForm) {
 	p.etcd = renamed[p.path]
 	if p.etcd == "" {
 		_, p.etcd, _ = strings.Cut(p.path, "/")

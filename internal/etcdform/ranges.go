@@ -130,7 +130,7 @@ func (p *NodePorts) text() string {
 // parse reads a value. An empty range is the configured one.
 func (p *NodePorts) parse(value []byte) (obj object.Value, first, last int64, bits *big.Int, err error) {
 	fail := func(err error) (object.Value, int64, int64, *big.Int, error) { return object.Nil, 0, 0, nil, err }
-	v, err := (&place{kind: "RangeAllocation"}).recognize(value)
+	v, err := (&kindForm{kind: "RangeAllocation"}).recognize(value)
 	if err != nil {
 		return fail(err)
 	}

@@ -18,7 +18,7 @@ import (
 // (checkUsual).
 
 // decodeUsual is Decode for such a value. data is nil for all others. exact says that the value is known to be exact.
-func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {
+func (p *kindForm) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {
 	envelope, raw, err := proto.ReadEnvelope(value)
 	if version := p.stored.Storage; err != nil || envelope.APIVersion != version.APIVersion || envelope.Kind != p.kind {
 		return nil, false

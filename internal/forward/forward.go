@@ -23,13 +23,13 @@ import (
 	"plinth/internal/execution"
 )
 
-// Target is the server that gets one request, and how it gets it. The zero value of every field but Location and
+// Target is the server that gets one request, and how it gets it. The zero value of every field but URL and
 // Transport is what most targets have. The fields are those of proxy.UpgradeAwareHandler, whose comments are more
 // complete.
 type Target struct {
-	// Location is the URL of the request at the other server. Unless OwnQuery is set, its query is not used: that of the
+	// URL is that of the request at the other server. Unless OwnQuery is set, its query is not used: that of the
 	// request is. OwnQuery is for upgrades alone.
-	Location *url.URL
+	URL      *url.URL
 	OwnQuery bool
 	// Transport sends the request. For upgrades, it is an *http.Transport, or wraps one (WrappedRoundTripper): they need
 	// its dialer and its TLSClientConfig.
@@ -41,9 +41,9 @@ type Target struct {
 	UpgradeOnly bool
 	// RefuseRedirects answers 502 in place of a redirect.
 	RefuseRedirects bool
-	// OwnHost sends the host of the Location as the Host header; otherwise that of the client is sent.
+	// OwnHost sends the host of the URL as the Host header; otherwise that of the client is sent.
 	OwnHost bool
-	// RequestPath sends the path of the request instead of that of the Location; with AppendPath, behind that.
+	// RequestPath sends the path of the request instead of that of the URL; with AppendPath, behind that.
 	RequestPath, AppendPath bool
 	// BytesPerSecond limits an upgraded connection in each direction; 0: there is no limit.
 	BytesPerSecond int64
@@ -80,7 +80,7 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		transport, upgraded := Upgrading(ctx, plain)
 		x.transport, w = transport, &hijacker{w, upgraded}
 	}
-	location := *t.Location
+	location := *t.URL
 	if !t.OwnQuery {
 		location.RawQuery = r.URL.RawQuery
 	}
@@ -95,7 +95,7 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		if logger == nil {
 			logger = slog.Default()
 		}
-		logger.Debug("an answer of another server broke off", "server", t.Location.Host, "error", x.broken)
+		logger.Debug("an answer of another server broke off", "server", t.URL.Host, "error", x.broken)
 		panic(http.ErrAbortHandler) // unless ReverseProxy has done so already
 	}
 	return convert(x.failed)

@@ -45,7 +45,7 @@ func proxied(t *testing.T, other http.HandlerFunc, change func(*Target), failed 
 			t.Error(err)
 		}
 		location := &url.URL{Scheme: "https", Host: backend.Listener.Addr().String(), Path: r.URL.Path}
-		target := &Target{Location: location, Transport: transport, Rewrite: true, User: alice,
+		target := &Target{URL: location, Transport: transport, Rewrite: true, User: alice,
 			Logger: slog.New(slog.DiscardHandler)}
 		if change != nil {
 			change(target)

@@ -144,9 +144,9 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 	if strings.Contains(d.MediaType, ";as=") { // aggregated discovery: clients cache it, and revalidate with If-None-Match
 		header.Set("Cache-Control", "public")
 	}
-	if hash := first(rs.query(), "hash"); hash != "" && d.Location != "" {
+	if hash := first(rs.query(), "hash"); hash != "" && d.URL != "" {
 		if hash != d.ETag {
-			header.Set("Location", d.Location)
+			header.Set("Location", d.URL)
 			header.Set("Content-Type", d.MediaType)
 			rs.WriteHeader(http.StatusMovedPermanently)
 			return nil

@@ -72,7 +72,7 @@ func (h *Handler) watch(rs *requestState) error {
 
 // startWatch reads the options and starts the watch in the engine. If it returns a watch and an error, the error is
 // sent in the stream.
-func (h *Handler) startWatch(rs *requestState) (*watching, error) {
+func (h *Handler) startWatch(rs *requestState) (*openWatch, error) {
 	media, err := rs.negotiate()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 	case media.Form == wire.AsPartials:
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
-	w := &watching{
+	w := &openWatch{
 		rs: rs, media: media, table: table, bookmarks: params.bookmarks,
 		ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
 	}
@@ -134,7 +134,7 @@ func (p *listParams) lasts(least time.Duration) time.Duration {
 // no longer served in this form (engine.ErrOver).
 var errWatchOver = errors.New("the watch is over")
 
-// watching is a running watch and the connection that it writes to. It belongs to the goroutine of the request; only
+// openWatch is a running watch and the connection that it writes to. It belongs to the goroutine of the request; only
 // close is also called by the closing server and by the reader of a WebSocket, so mu guards the fields that close uses.
 //
 // A watch waits for four things at once: events, the next bookmark, its end, and its client. A select over channels
@@ -144,7 +144,7 @@ var errWatchOver = errors.New("the watch is over")
 //
 // tick ends the wait alone. Events that a webhook converts at that moment have left the engine's cursor already, so
 // they are still converted, under ctx, and sent before the bookmark (WATCH-8).
-type watching struct {
+type openWatch struct {
 	*engine.Watch
 	rs        *requestState
 	media     wire.Media
@@ -154,13 +154,13 @@ type watching struct {
 	socket    *websocket.Conn // nil: events are written to the body
 	guard     *guard
 	bookmarks bool
-	// A watch that begins with a streaming list is compressed to its end (MED-5). Each flush is a complete gzip member, so
-	// that a waiting watch holds no compressor.
+	// A watch that begins with a streaming list is compressed to its end (MED-5). Each flush is a complete gzip member,
+	// so that a waiting watch holds no compressor.
 	compressed bool
 	gz         *compressor // nil between flushes
 	ends       time.Time
-	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
-	sent      int64
+	// upTo is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
+	upTo      int64
 	unflushed bool // the header
 	unsent    int  // events that the engine has returned and that were not written yet
 	forget    func() bool
@@ -178,7 +178,7 @@ type watching struct {
 }
 
 // next replaces tick by a context that ends at the next bookmark or at the end of the watch.
-func (w *watching) next() {
+func (w *openWatch) next() {
 	at := w.ends
 	if w.bookmarks {
 		if bookmark := time.Now().Add(w.rs.h.BookmarkInterval); bookmark.Before(at) {
@@ -197,7 +197,7 @@ func (w *watching) next() {
 }
 
 // close ends the watch from another goroutine: the wait for events ends, and over returns true.
-func (w *watching) close() {
+func (w *openWatch) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
@@ -210,17 +210,17 @@ func (w *watching) close() {
 }
 
 // late says whether the watch has lasted as long as it may.
-func (w *watching) late() bool { return !time.Now().Before(w.ends) }
+func (w *openWatch) late() bool { return !time.Now().Before(w.ends) }
 
 // over says whether the client has disconnected or the server is closing.
-func (w *watching) over() bool {
+func (w *openWatch) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed || w.rs.ctx.Err() != nil
 }
 
 // end frees what the watch held.
-func (w *watching) end() {
+func (w *openWatch) end() {
 	if w.guard != nil {
 		w.guard.end()
 	}
@@ -237,7 +237,7 @@ func (w *watching) end() {
 
 // begin sends the header, so that the client knows that the watch has started. Before initial events it is not flushed:
 // they are, or run does it if there are none.
-func (w *watching) begin() error {
+func (w *openWatch) begin() error {
 	if w.Watch != nil && !w.initial() { // there are no initial events
 		w.rs.dropSlot()
 	}
@@ -266,10 +266,10 @@ func (w *watching) begin() error {
 }
 
 // initial says whether initial events are still to come.
-func (w *watching) initial() bool { return w.Watch != nil && w.Revision() == 0 }
+func (w *openWatch) initial() bool { return w.Watch != nil && w.Revision() == 0 }
 
 // run writes events until the watch is over. The caller sends its error in the stream.
-func (w *watching) run() error {
+func (w *openWatch) run() error {
 	for {
 		if w.rs.ticket != nil && w.Revision() != 0 { // the initial events have been sent
 			w.rs.dropSlot()
@@ -306,13 +306,13 @@ func (w *watching) run() error {
 // bookmark sends a bookmark if the client has requested them (WATCH-4): at every interval, whether or not the revision
 // has changed, and at the end only if the revision is newer than that of the last event or bookmark. It never passes an
 // event that was not sent (WATCH-8).
-func (w *watching) bookmark(last bool) error {
+func (w *openWatch) bookmark(last bool) error {
 	revision := w.Revision()
-	if invariants.Enabled && (w.unsent > 0 || revision != 0 && revision < w.sent) {
+	if invariants.Enabled && (w.unsent > 0 || revision != 0 && revision < w.upTo) {
 		invariants.Fail("httpapi: a bookmark of revision %d with %d events unsent, the last one sent is of %d",
-			revision, w.unsent, w.sent)
+			revision, w.unsent, w.upTo)
 	}
-	if !w.bookmarks || revision == 0 || last && revision == w.sent {
+	if !w.bookmarks || revision == 0 || last && revision == w.upTo {
 		return nil
 	}
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
@@ -324,7 +324,7 @@ func (w *watching) bookmark(last bool) error {
 //
 // Most events are not encoded here: printer.Append copies the bytes that another watch of the same media type has
 // cached. Only the end of a batch is flushed: a flush for each event would be a TLS record and a system call each.
-func (w *watching) write(events []engine.Event, failed object.Value) error {
+func (w *openWatch) write(events []engine.Event, failed object.Value) error {
 	buffers, size := &eventBuffers, eventBuffer
 	if w.rs.bounded() {
 		buffers, size = &initialBuffers, initialBuffer
@@ -370,13 +370,13 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		return err
 	}
 	if w.unsent = 0; len(events) > 0 {
-		w.sent = events[len(events)-1].Revision
+		w.upTo = events[len(events)-1].Revision
 	}
 	return nil
 }
 
 // send writes a part of a batch.
-func (w *watching) send(p *wire.Parts) error {
+func (w *openWatch) send(p *wire.Parts) error {
 	w.guard.arm(w.private(p))
 	defer w.guard.disarm()
 	return w.put(p)
@@ -384,7 +384,7 @@ func (w *watching) send(p *wire.Parts) error {
 
 // private is how many bytes the watch holds while it writes a part of a batch, and no other watch has. An event buffer
 // that has not grown belongs to the fixed cost of a watch, as its stack does.
-func (w *watching) private(p *wire.Parts) int {
+func (w *openWatch) private(p *wire.Parts) int {
 	n := p.Private()
 	if len(p.Buf) <= eventBuffer {
 		n -= cap(p.Buf)
@@ -399,7 +399,7 @@ func (w *watching) private(p *wire.Parts) int {
 }
 
 // flush writes the last part of a batch and flushes the connection.
-func (w *watching) flush(p *wire.Parts) error {
+func (w *openWatch) flush(p *wire.Parts) error {
 	w.unflushed = false
 	w.guard.arm(w.private(p))
 	defer w.guard.disarm()
@@ -418,7 +418,7 @@ func (w *watching) flush(p *wire.Parts) error {
 }
 
 // put writes a part of a batch to the connection, through the compressor if there is one.
-func (w *watching) put(p *wire.Parts) (err error) {
+func (w *openWatch) put(p *wire.Parts) (err error) {
 	if w.compressed { // what is compressed is sent
 		return w.putAll(p)
 	}
@@ -427,7 +427,7 @@ func (w *watching) put(p *wire.Parts) (err error) {
 }
 
 // putAll is put, with a place or without.
-func (w *watching) putAll(p *wire.Parts) error {
+func (w *openWatch) putAll(p *wire.Parts) error {
 	if w.socket != nil {
 		if err := w.message(p.Buf); err != nil {
 			return errWatchOver
@@ -449,7 +449,7 @@ func (w *watching) putAll(p *wire.Parts) error {
 
 // closeMember ends the gzip member. The flush before it lets a client that does not read beyond a member's end read the
 // whole member.
-func (w *watching) closeMember() error {
+func (w *openWatch) closeMember() error {
 	if w.gz == nil {
 		return nil
 	}
@@ -462,7 +462,7 @@ func (w *watching) closeMember() error {
 }
 
 // dropCompressor gives the compressor back: its tables take much more memory than a waiting watch.
-func (w *watching) dropCompressor() {
+func (w *openWatch) dropCompressor() {
 	if w.gz != nil {
 		releaseCompressor(w.gz)
 		w.gz = nil

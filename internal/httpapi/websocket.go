@@ -36,8 +36,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		},
 	}
 	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
-		// A page of another origin cannot authenticate without a token, which its script must know. A browser sends a client
-		// certificate for any page, so with a certificate the Upgrader's own check of the origin applies.
+		// A page of another origin cannot authenticate without a token, which its script must know. A browser sends a
+		// client certificate for any page, so with a certificate the Upgrader's own check of the origin applies.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
 	socket, err := u.Upgrade(rs, rs.r, nil)
@@ -54,7 +54,7 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 
 // listen reads from the WebSocket: it answers pings, and ends the watch when the client closes the connection. Its
 // goroutine ends when closeSocket closes the connection.
-func (w *watching) listen() {
+func (w *openWatch) listen() {
 	for {
 		if _, _, err := w.socket.NextReader(); err != nil {
 			w.close()
@@ -64,7 +64,7 @@ func (w *watching) listen() {
 }
 
 // message sends one event as a message. Events in protobuf begin with their length, which a message does not need.
-func (w *watching) message(event []byte) error {
+func (w *openWatch) message(event []byte) error {
 	kind := websocket.BinaryMessage
 	switch w.media.Encoding {
 	case wire.JSON:
@@ -77,7 +77,7 @@ func (w *watching) message(event []byte) error {
 }
 
 // closeSocket ends the connection with a close message.
-func (w *watching) closeSocket() {
+func (w *openWatch) closeSocket() {
 	message := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	_ = w.socket.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // fails if the client is gone
 	_ = w.socket.Close()

@@ -291,8 +291,8 @@ func (e *editor) block(v object.Value, indent int) (string, error) {
 
 func flowText(v object.Value) string { return string(object.AppendJSON(nil, v)) }
 
-// place is where a value stands: below a key of a mapping, in block or in flow style.
-type place struct {
+// position is where a value stands: below a key of a mapping, in block or in flow style.
+type position struct {
 	key  *yaml.Node // nil: it is the document, or an item of a list
 	flow bool
 }
@@ -310,7 +310,7 @@ func (e *editor) file(root *yaml.Node, entry *Entry) error {
 			missing = append(missing, object.Member{Key: l.name, Value: object.ListOf(l.item)})
 			continue
 		}
-		if err := e.list(items, l.item, place{key, flow}); err != nil {
+		if err := e.list(items, l.item, position{key, flow}); err != nil {
 			return err
 		}
 	}
@@ -318,11 +318,11 @@ func (e *editor) file(root *yaml.Node, entry *Entry) error {
 		key, value := child(root, "current-context")
 		if key == nil {
 			missing = append(missing, object.Member{Key: "current-context", Value: object.StringOf(entry.Name)})
-		} else if err := e.value(value, object.StringOf(entry.Name), place{key, flow}); err != nil {
+		} else if err := e.value(value, object.StringOf(entry.Name), position{key, flow}); err != nil {
 			return err
 		}
 	}
-	return e.members(root, missing, place{flow: flow})
+	return e.members(root, missing, position{flow: flow})
 }
 
 // child finds a member of a mapping.
@@ -336,7 +336,7 @@ func child(n *yaml.Node, name string) (key, value *yaml.Node) {
 }
 
 // list edits a list of named items.
-func (e *editor) list(items *yaml.Node, want object.Value, at place) error {
+func (e *editor) list(items *yaml.Node, want object.Value, at position) error {
 	flow := at.flow || items.Style&yaml.FlowStyle != 0
 	if items.Kind != yaml.SequenceNode {
 		return e.value(items, object.ListOf(want), at)
@@ -344,14 +344,14 @@ func (e *editor) list(items *yaml.Node, want object.Value, at place) error {
 	for _, item := range items.Content {
 		if _, name := child(item, "name"); item.Kind == yaml.MappingNode && name != nil &&
 			name.Value == want.At("name").Str() {
-			return e.value(item, want, place{flow: flow})
+			return e.value(item, want, position{flow: flow})
 		}
 	}
-	return e.first(items, want, place{at.key, flow}, at.flow)
+	return e.first(items, want, position{at.key, flow}, at.flow)
 }
 
 // first inserts an item before all others.
-func (e *editor) first(items *yaml.Node, want object.Value, at place, outerFlow bool) error {
+func (e *editor) first(items *yaml.Node, want object.Value, at position, outerFlow bool) error {
 	begin, err := e.at(items)
 	if err != nil {
 		return err
@@ -395,7 +395,7 @@ func (e *editor) below(key *yaml.Node, from, to int, v object.Value) error {
 }
 
 // value changes a node into a value; members of mappings that the value does not have stay.
-func (e *editor) value(n *yaml.Node, want object.Value, at place) error {
+func (e *editor) value(n *yaml.Node, want object.Value, at position) error {
 	at.flow = at.flow || n.Style&yaml.FlowStyle != 0
 	switch {
 	case want.Kind() == object.String:
@@ -418,7 +418,7 @@ func (e *editor) value(n *yaml.Node, want object.Value, at place) error {
 		key, value := child(n, m.Key)
 		if key == nil {
 			missing = append(missing, m)
-		} else if err := e.value(value, m.Value, place{key, at.flow}); err != nil {
+		} else if err := e.value(value, m.Value, position{key, at.flow}); err != nil {
 			return err
 		}
 	}
@@ -426,7 +426,7 @@ func (e *editor) value(n *yaml.Node, want object.Value, at place) error {
 }
 
 // members inserts members into a mapping, before its others.
-func (e *editor) members(n *yaml.Node, missing []object.Member, at place) error {
+func (e *editor) members(n *yaml.Node, missing []object.Member, at position) error {
 	if len(missing) == 0 {
 		return nil
 	}

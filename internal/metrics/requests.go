@@ -11,17 +11,17 @@ import (
 
 // Requests count the requests to a server, by what was asked, by whom they are from, and how they were answered.
 type Requests struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	sizes    *prometheus.HistogramVec
-	inFlight *prometheus.GaugeVec
-	watches  prometheus.Gauge
-	dropped  *prometheus.CounterVec
-	events   *prometheus.CounterVec
-	sent     *prometheus.CounterVec
-	access   *accessMetrics
-	checks   *prometheus.GaugeVec
-	checked  *prometheus.CounterVec
+	requests   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	sizes      *prometheus.HistogramVec
+	inFlight   *prometheus.GaugeVec
+	watches    prometheus.Gauge
+	dropped    *prometheus.CounterVec
+	events     *prometheus.CounterVec
+	eventBytes *prometheus.CounterVec
+	access     *accessMetrics
+	checks     *prometheus.GaugeVec
+	checked    *prometheus.CounterVec
 
 	served func(group, version, resource string) bool
 	mu     sync.RWMutex
@@ -91,7 +91,7 @@ func NewRequests(served func(group, version, resource string) bool) *Requests {
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_watch_events_total", Help: "Events sent to watches.",
 		}, []string{"group", "version", "resource"}),
-		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+		eventBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plinth_watch_events_bytes_total", Help: "Bytes of the events sent to watches.",
 		}, []string{"group", "version", "resource"}),
 	}
@@ -99,7 +99,8 @@ func NewRequests(served func(group, version, resource string) bool) *Requests {
 
 // Collectors are what /metrics shows.
 func (m *Requests) Collectors() []prometheus.Collector {
-	return append(m.access.all(), m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent)
+	return append(m.access.all(), m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events,
+		m.eventBytes)
 }
 
 // Hooks are the functions by which package httpapi reports.
@@ -115,7 +116,7 @@ func (m *Requests) Hooks() httpapi.Metrics {
 		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
 		Events: func(group, version, resource string, events, bytes int) {
 			m.events.WithLabelValues(group, version, resource).Add(float64(events))
-			m.sent.WithLabelValues(group, version, resource).Add(float64(bytes))
+			m.eventBytes.WithLabelValues(group, version, resource).Add(float64(bytes))
 		},
 	}
 }
@@ -179,7 +180,7 @@ func (m *Requests) sweep() {
 			delete(m.byObservation, o)
 			m.requests.DeleteLabelValues(f.labels...)
 			m.events.DeleteLabelValues(o.Group, o.Version, o.Resource)
-			m.sent.DeleteLabelValues(o.Group, o.Version, o.Resource)
+			m.eventBytes.DeleteLabelValues(o.Group, o.Version, o.Resource)
 		}
 	}
 	m.sweepAt = 2*len(m.byObservation) + firstSweep

@@ -63,8 +63,8 @@ func (n *Nodes) kubelet(ctx context.Context, asked *access.Attributes, name stri
 	return k, nil
 }
 
-// location is the URL of a path of the kubelet.
-func (k *kubelet) location(path string, query url.Values) *url.URL {
+// urlOf is the URL of a path of the kubelet.
+func (k *kubelet) urlOf(path string, query url.Values) *url.URL {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(k.host, k.port), Path: path, RawQuery: query.Encode()}
 }
 

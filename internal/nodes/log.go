@@ -63,7 +63,7 @@ func (n *Nodes) log(w http.ResponseWriter, r *http.Request, asked *access.Attrib
 		get = n.transports.insecure
 	}
 	path := fmt.Sprintf("/containerLogs/%s/%s/%s", asked.Namespace, asked.Name, container)
-	err = copyLog(w, r, k.location(path, n.logQuery(&options)).String(), get(), asked.Name, options.Follow)
+	err = copyLog(w, r, k.urlOf(path, n.logQuery(&options)).String(), get(), asked.Name, options.Follow)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) && strings.Contains(err.Error(), "x509:") {
 		n.Metrics.LogUnverified() // the texts of kubelets are in other errors
 	}

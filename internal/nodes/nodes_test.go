@@ -364,7 +364,7 @@ func TestTunnelRequest(t *testing.T) {
 		t.Errorf("protocols %v", inner)
 	}
 	var sent bytes.Buffer
-	if err := tunnelRequest(r, (&kubelet{host: "h", port: "1"}).location("/portForward/default/p", nil),
+	if err := tunnelRequest(r, (&kubelet{host: "h", port: "1"}).urlOf("/portForward/default/p", nil),
 		inner).Write(&sent); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (n *Nodes) nodeProxy(w http.ResponseWriter, r *http.Request, asked *access.
 		return apierr.NewBadRequest(err.Error())
 	}
 	if port == "" || port == k.port {
-		return n.proxy(w, r, asked, k.location("", nil), n.transports.kubelets())
+		return n.proxy(w, r, asked, k.urlOf("", nil), n.transports.kubelets())
 	}
 	return n.proxyPlain(w, r, asked, &url.URL{Scheme: scheme, Host: net.JoinHostPort(k.host, port)})
 }
@@ -192,7 +192,7 @@ func (n *Nodes) proxyPlain(w http.ResponseWriter, r *http.Request, asked *access
 func (n *Nodes) proxy(w http.ResponseWriter, r *http.Request, asked *access.Attributes, at *url.URL,
 	transport *http.Transport) error {
 	at.Path = utilnet.JoinPreservingTrailingSlash(at.Path, below(asked))
-	target := &forward.Target{Location: at, Transport: transport, Rewrite: true, BytesPerSecond: n.BytesPerSecond,
+	target := &forward.Target{URL: at, Transport: transport, Rewrite: true, BytesPerSecond: n.BytesPerSecond,
 		Logger: n.Logger}
 	return target.Forward(w, r)
 }

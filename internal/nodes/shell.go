@@ -43,7 +43,7 @@ func (n *Nodes) shell(w http.ResponseWriter, r *http.Request, asked *access.Attr
 		return err
 	}
 	transport := n.transports.kubelets()
-	at := k.location(path, query)
+	at := k.urlOf(path, query)
 	toKubelet := n.Features.On(features.ExtendWebSocketsToKubelet) && k.websockets()
 	if asked.Subresource == "portforward" && n.Features.On(features.PortForwardWebsockets) ||
 		asked.Subresource != "portforward" && n.Features.On(features.TranslateStreamCloseWebsocketRequests) {
@@ -59,7 +59,7 @@ func (n *Nodes) shell(w http.ResponseWriter, r *http.Request, asked *access.Attr
 		wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
 		return n.translate(w, r, at, transport, streams)
 	}
-	target := &forward.Target{Location: at, OwnQuery: true, Transport: transport, UpgradeOnly: true,
+	target := &forward.Target{URL: at, OwnQuery: true, Transport: transport, UpgradeOnly: true,
 		BytesPerSecond: n.BytesPerSecond, Logger: n.Logger}
 	return target.Forward(w, r)
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // root is the metadata itself.
-var root *fielderrors.Place
+var root *fielderrors.Location
 
 // ObjectMeta validates the metadata of a new object, after its name was generated and its namespace was set, as
 // ValidateObjectMeta in the reference. name returns the errors of a name of this kind, or, if prefix is set, of the
@@ -109,7 +109,7 @@ func checkGeneration(f *fielderrors.Errors, meta object.Value) {
 }
 
 // Labels validates the keys and values of labels, and of the maps in selectors.
-func Labels(f *fielderrors.Errors, labels object.Value, p *fielderrors.Place) {
+func Labels(f *fielderrors.Errors, labels object.Value, p *fielderrors.Location) {
 	for _, m := range labels.Members() {
 		f.Each(p, m.Key, LabelKeyErrors(m.Key))
 		value := m.Value.Str()
@@ -118,7 +118,7 @@ func Labels(f *fielderrors.Errors, labels object.Value, p *fielderrors.Place) {
 }
 
 // Annotations validates the keys of annotations, in lower case as the reference does, and their size.
-func Annotations(f *fielderrors.Errors, annotations object.Value, p *fielderrors.Place) {
+func Annotations(f *fielderrors.Errors, annotations object.Value, p *fielderrors.Location) {
 	size := 0
 	for _, m := range annotations.Members() {
 		if !IsLabelKey(m.Key) {
@@ -134,7 +134,7 @@ func Annotations(f *fielderrors.Errors, annotations object.Value, p *fielderrors
 // The members of an owner reference in the order of its Go type.
 var ownerReferenceOrder = []string{"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}
 
-func checkOwnerReferences(f *fielderrors.Errors, references object.Value, p *fielderrors.Place) {
+func checkOwnerReferences(f *fielderrors.Errors, references object.Value, p *fielderrors.Location) {
 	controller := ""
 	for i, reference := range references.Items() {
 		checkOwnerReference(f, reference, p.Item(i))
@@ -151,7 +151,7 @@ func checkOwnerReferences(f *fielderrors.Errors, references object.Value, p *fie
 	}
 }
 
-func checkOwnerReference(f *fielderrors.Errors, reference object.Value, p *fielderrors.Place) {
+func checkOwnerReference(f *fielderrors.Errors, reference object.Value, p *fielderrors.Location) {
 	apiVersion, kind := reference.At("apiVersion").Str(), reference.At("kind").Str()
 	if apiVersion == "" {
 		f.Required(p.To("apiVersion"), "must not be empty")
@@ -172,7 +172,7 @@ func checkOwnerReference(f *fielderrors.Errors, reference object.Value, p *field
 	}
 }
 
-func checkFinalizers(f *fielderrors.Errors, finalizers object.Value, p *fielderrors.Place) {
+func checkFinalizers(f *fielderrors.Errors, finalizers object.Value, p *fielderrors.Location) {
 	orphan, dependent := false, false
 	for _, item := range finalizers.Items() {
 		name := item.Str()
@@ -188,7 +188,7 @@ func checkFinalizers(f *fielderrors.Errors, finalizers object.Value, p *fielderr
 
 var managedFieldsOperations = []string{"Apply", "Update"}
 
-func checkManagedFields(f *fielderrors.Errors, entries object.Value, p *fielderrors.Place) {
+func checkManagedFields(f *fielderrors.Errors, entries object.Value, p *fielderrors.Location) {
 	for i, entry := range entries.Items() {
 		p := p.Item(i)
 		switch operation := entry.At("operation").Str(); operation {
@@ -209,7 +209,7 @@ func checkManagedFields(f *fielderrors.Errors, entries object.Value, p *fielderr
 }
 
 // FieldManager validates the name of a field manager, in managedFields and in the parameter fieldManager.
-func FieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Place) {
+func FieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Location) {
 	if len(manager) > maxFieldManager {
 		f.TooLong(p, maxFieldManager)
 	}

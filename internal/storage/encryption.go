@@ -28,7 +28,7 @@ type encryptionAtRest struct {
 	path func(store.Key) string
 	// resources has an *encryption.Resource for each resource of the store that was used.
 	resources sync.Map
-	seen      map[string]current // by resource; rotated has it
+	current   map[string]current // by resource; rotated has it
 	reloaded  chan struct{}      // of capacity 1: another configuration is in use
 	logger    *slog.Logger
 	interval  time.Duration // recoverInterval, but for tests
@@ -43,7 +43,7 @@ func (c *Encryption) open(kmsV1 bool, identity string, logger *slog.Logger) (*en
 	}
 	ctx, end := context.WithCancel(context.Background())
 	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
-		seen: map[string]current{}, metrics: metrics.NewEncryption(identity), reloaded: make(chan struct{}, 1),
+		current: map[string]current{}, metrics: metrics.NewEncryption(identity), reloaded: make(chan struct{}, 1),
 		end: end, logger: logger, interval: cmp.Or(c.Interval, recoverInterval)}
 	all, err := encryption.Open(ctx, c.ConfigFile, c.Reload, encryption.Options{
 		Metrics: e.metrics.Hooks(), Logger: logger, KMSv1: kmsV1, Interval: c.Interval, RetryInterval: c.Interval,
@@ -219,10 +219,10 @@ func (e *encryptionAtRest) rotated() (changed bool) {
 	e.resources.Range(func(resource, of any) bool {
 		id, known := of.(*encryption.Resource).Current()
 		now := current{id, known}
-		if before, seen := e.seen[resource.(string)]; seen && before != now {
+		if before, seen := e.current[resource.(string)]; seen && before != now {
 			changed = true
 		}
-		e.seen[resource.(string)] = now
+		e.current[resource.(string)] = now
 		return true
 	})
 	return changed

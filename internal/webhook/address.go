@@ -22,7 +22,7 @@ const (
 
 // CheckClient validates the address in a client configuration, which is at p: it must have a valid url or a valid
 // service reference, not both. It matches ValidateWebhookURL and ValidateWebhookService of k8s.io/apiserver.
-func CheckClient(f *fielderrors.Errors, client object.Value, p *fielderrors.Place) {
+func CheckClient(f *fielderrors.Errors, client object.Value, p *fielderrors.Location) {
 	address, service := client.At("url"), client.At("service")
 	switch {
 	case address.IsNull() == service.IsNull():
@@ -34,7 +34,7 @@ func CheckClient(f *fielderrors.Errors, client object.Value, p *fielderrors.Plac
 	}
 }
 
-func checkURL(f *fielderrors.Errors, address string, p *fielderrors.Place) {
+func checkURL(f *fielderrors.Errors, address string, p *fielderrors.Location) {
 	u, err := url.Parse(address)
 	if err != nil {
 		f.Required(p, "url must be a valid URL: "+err.Error()+urlForm)
@@ -59,7 +59,7 @@ func checkURL(f *fielderrors.Errors, address string, p *fielderrors.Place) {
 
 // checkService validates a service reference. As in the reference, the error for a missing namespace has the path of
 // the name, and the one for a missing name that of the namespace.
-func checkService(f *fielderrors.Errors, service object.Value, p *fielderrors.Place) {
+func checkService(f *fielderrors.Errors, service object.Value, p *fielderrors.Location) {
 	if service.At("namespace").Str() == "" {
 		f.Required(p.To("name"), "")
 	}

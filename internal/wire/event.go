@@ -90,7 +90,7 @@ func (f *Events) AppendParts(p *Parts, e *engine.Event) (err error) {
 		p.Buf, err = f.Append(p.Buf, e)
 		return err
 	}
-	o := sentIn(e)
+	o := objectIn(e)
 	if f.media.Encoding == Protobuf {
 		return f.addMessage(p, o, e)
 	}
@@ -100,8 +100,8 @@ func (f *Events) AppendParts(p *Parts, e *engine.Event) (err error) {
 	return nil
 }
 
-// sentIn is the object of an event as it is sent: that of a DELETED event shows the revision of the deletion.
-func sentIn(e *engine.Event) *engine.Object {
+// objectIn is the object of an event as it is sent: that of a DELETED event shows the revision of the deletion.
+func objectIn(e *engine.Event) *engine.Object {
 	if e.Type != engine.Deleted || e.Object.Revision == e.Revision {
 		return e.Object
 	}
@@ -113,7 +113,7 @@ func (f *Events) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	if e.Type == engine.Bookmark {
 		return f.AppendBookmark(dst, e.Revision, e.InitialEnd)
 	}
-	o := sentIn(e)
+	o := objectIn(e)
 	if f.media.Encoding == Protobuf {
 		return f.appendMessage(dst, o, e)
 	}

@@ -215,18 +215,18 @@ type session struct {
 	ctx   context.Context
 	asked hooks.Questions
 	// requests are what expressions see of the request, by the version in which it is seen.
-	requests map[*hooks.Question]*seen
+	requests map[*hooks.Question]*requests
 	// namespace is that of the request, whole and as validations see it; set by readNamespace.
 	whole, shown object.Value
 	read         bool
 }
 
-// seen are the requests that the expressions of a question see: most name the resource in its version as theirs, match
-// conditions the resource that was asked for. They are made when an expression uses them.
-type seen struct{ request, conditions func() object.Value }
+// requests are the requests that the expressions of a question see: most name the resource in its version as theirs,
+// match conditions the resource that was asked for. They are made when an expression uses them.
+type requests struct{ request, conditions func() object.Value }
 
 func (p *Plugin) session(ctx context.Context, a *engine.Attributes) *session {
-	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, requests: map[*hooks.Question]*seen{}}
+	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, requests: map[*hooks.Question]*requests{}}
 }
 
 // readNamespace reads the namespace of the request, once. A request for a Namespace has none, though it counts as being
@@ -253,10 +253,10 @@ func (s *session) readNamespace() error {
 }
 
 // see returns the requests of a question.
-func (s *session) see(q *hooks.Question) *seen {
+func (s *session) see(q *hooks.Question) *requests {
 	v := s.requests[q]
 	if v == nil {
-		v = &seen{request: sync.OnceValue(func() object.Value { return q.ReviewedIn(q.Type) })}
+		v = &requests{request: sync.OnceValue(func() object.Value { return q.ReviewedIn(q.Type) })}
 		v.conditions = v.request
 		if asked := q.Request.Resource; asked != q.Type {
 			v.conditions = sync.OnceValue(func() object.Value { return q.ReviewedIn(asked) })

@@ -51,8 +51,8 @@ type round struct {
 	second bool
 }
 
-// place names a hook in annotations.
-func (r *round) place(c *candidate) string {
+// nameOf names a hook in annotations.
+func (r *round) nameOf(c *candidate) string {
 	number := 0
 	if r.second {
 		number = 1
@@ -79,12 +79,12 @@ func (p *Plugin) admitBy(ctx context.Context, c *candidate, r *round) (called, c
 	began := time.Now()
 	changed, err = p.mutate(ctx, c, q, r)
 	p.observe(ctx, c.hook, a, began, err)
-	a.Annotate("mutation.webhook.admission.k8s.io/"+r.place(c), annotation(mutated{c.configuration, c.name, changed}))
+	a.Annotate("mutation.webhook.admission.k8s.io/"+r.nameOf(c), annotation(mutated{c.configuration, c.name, changed}))
 	if !failedOpen(c.hook, err) {
 		return true, changed, refusal(err)
 	}
 	if !isCanceled(err) {
-		a.Annotate("failed-open.mutation.webhook.admission.k8s.io/"+r.place(c), c.name)
+		a.Annotate("failed-open.mutation.webhook.admission.k8s.io/"+r.nameOf(c), c.name)
 	}
 	if ctx.Err() != nil {
 		return true, false, timedOut()
@@ -127,7 +127,7 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 	if err != nil {
 		return false, apierr.NewInternal(err)
 	}
-	q.AnnotateRequest("patch.webhook.admission.k8s.io/"+r.place(c), annotation(patchAnnotation{c.configuration, c.name,
+	q.AnnotateRequest("patch.webhook.admission.k8s.io/"+r.nameOf(c), annotation(patchAnnotation{c.configuration, c.name,
 		answer.patch, answer.patchType}))
 	r.asked.Replace(next)
 	r.labels = hooks.LabelsOf(r.asked.Attributes)

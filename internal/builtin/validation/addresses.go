@@ -12,7 +12,7 @@ import (
 )
 
 // legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object has.
-func (f *errorList) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
+func (f *errorList) legacyIP(p *fielderrors.Location, s string, kept object.Value) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return
 	}
@@ -21,7 +21,7 @@ func (f *errorList) legacyIP(p *fielderrors.Place, s string, kept object.Value) 
 }
 
 // legacyCIDR is legacyIP for ranges of addresses.
-func (f *errorList) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
+func (f *errorList) legacyCIDR(p *fielderrors.Location, s string, kept object.Value) {
 	if !contains(kept, s) {
 		strict := f.on(features.StrictIPCIDRValidation)
 		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, strict, nil)...)
@@ -29,7 +29,7 @@ func (f *errorList) legacyCIDR(p *fielderrors.Place, s string, kept object.Value
 }
 
 // endpointIP refuses addresses whose meaning depends on the host.
-func (f *errorList) endpointIP(p *fielderrors.Place, s string) {
+func (f *errorList) endpointIP(p *fielderrors.Location, s string) {
 	ip := netutils.ParseIPSloppy(s)
 	if ip == nil {
 		f.Invalid(p, s, "must be a valid IP address")

@@ -61,7 +61,7 @@ type stance struct {
 
 func stanceOf(hooks, before []object.Value) stance {
 	s := stance{expressions: map[string]bool{}}
-	var names seen
+	var names nameSet
 	for _, hook := range before {
 		s.anySideEffects = s.anySideEffects || !slices.Contains(noSideEffects, text(hook, "sideEffects"))
 		versions := hook.At("admissionReviewVersions")
@@ -88,7 +88,7 @@ func containsAny(v object.Value, of []string) bool {
 // dynamicName refuses, for a new object, the names that are reserved for configuration in files.
 func (f *errorList) dynamicName(obj object.Value) {
 	if name := text(obj.At("metadata"), "name"); strings.HasSuffix(name, staticSuffix) {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
+		f.Invalid((*fielderrors.Location)(nil).To("metadata").To("name"), name,
 			fmt.Sprintf(
 				"names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API",
 				staticSuffix))
@@ -106,9 +106,9 @@ func webhooksUpdate(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) webhooks(hooks []object.Value, s stance) {
-	var names seen
+	var names nameSet
 	for i, hook := range hooks {
-		p := (*fielderrors.Place)(nil).To("webhooks").Item(i)
+		p := (*fielderrors.Location)(nil).To("webhooks").Item(i)
 		f.webhook(hook, s, p)
 		f.reviewVersions(hook.At("admissionReviewVersions"), s.anyVersions, p.To("admissionReviewVersions"))
 		if name := text(hook, "name"); name != "" && !s.sameNames && names.add(name) {
@@ -117,7 +117,7 @@ func (f *errorList) webhooks(hooks []object.Value, s stance) {
 	}
 }
 
-func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
+func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Location) {
 	f.fullName(p.To("name"), text(hook, "name"))
 	for i, rule := range hook.At("rules").Items() {
 		f.operationsRule(rule, p.To("rules").Item(i))
@@ -146,7 +146,7 @@ func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 }
 
 // fullName demands a domain of at least three parts.
-func (f *errorList) fullName(p *fielderrors.Place, name string) {
+func (f *errorList) fullName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 	} else if wrong := objectmeta.SubdomainErrors(name); len(wrong) > 0 {
@@ -156,12 +156,12 @@ func (f *errorList) fullName(p *fielderrors.Place, name string) {
 	}
 }
 
-func (f *errorList) reviewVersions(versions object.Value, any bool, p *fielderrors.Place) {
+func (f *errorList) reviewVersions(versions object.Value, any bool, p *fielderrors.Location) {
 	if versions.Len() == 0 {
 		f.Required(p, "must specify one of "+strings.Join(reviewVersions, ", "))
 		return
 	}
-	var met seen
+	var met nameSet
 	for i, item := range versions.Items() {
 		version := item.Str()
 		if met.add(version) {
@@ -176,7 +176,7 @@ func (f *errorList) reviewVersions(versions object.Value, any bool, p *fielderro
 }
 
 // operationsRule checks the operations and resources that a webhook or a policy matches.
-func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Location) {
 	f.wildcardAlone(rule.At("operations"), "operations", p.To("operations"))
 	for i, item := range rule.At("operations").Items() {
 		f.only(p.To("operations").Item(i), item.Str(), operations)
@@ -191,7 +191,7 @@ func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Place) {
 }
 
 // wildcardAlone demands items, and that * is the only item if it is present.
-func (f *errorList) wildcardAlone(items object.Value, what string, p *fielderrors.Place) {
+func (f *errorList) wildcardAlone(items object.Value, what string, p *fielderrors.Location) {
 	if items.Len() == 0 {
 		f.Required(p, "")
 	}
@@ -200,11 +200,11 @@ func (f *errorList) wildcardAlone(items object.Value, what string, p *fielderror
 	}
 }
 
-func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Place) {
+func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Location) {
 	if resources.Len() == 0 {
 		f.Required(p, "")
 	}
-	var all, any seen // resources with all subresources (RESOURCE/*); subresources of all resources (*/SUBRESOURCE)
+	var all, any nameSet // resources with all subresources (RESOURCE/*); subresources of all resources (*/SUBRESOURCE)
 	var double, single, plain bool
 	for i, item := range resources.Items() {
 		name := item.Str()
@@ -240,11 +240,11 @@ func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Location) {
 	if n := conditions.Len(); n > maxMatchConditions {
 		f.TooMany(p, n, maxMatchConditions)
 	}
-	var names seen
+	var names nameSet
 	for i, condition := range conditions.Items() {
 		p := p.Item(i)
 		f.requiredExpression(condition, "expression", "", p)
@@ -263,7 +263,7 @@ func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Plac
 // matchExpressions demands that match conditions compile, which may name params or not; stored are those of the old
 // object.
 func (f *errorList) matchExpressions(conditions object.Value, params bool, stored map[string]bool,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	scope := f.newScope(params, false)
 	for i, c := range conditions.Items() {
 		if source := strings.TrimSpace(text(c, "expression")); source != "" {
@@ -280,14 +280,14 @@ func (f *errorList) newScope(params, variables bool) *cel.Scope {
 }
 
 // compiles demands that an expression has compiled. source is its text as the object has it.
-func (f *errorList) compiles(x *cel.AdmissionExpression, source string, p *fielderrors.Place) {
+func (f *errorList) compiles(x *cel.AdmissionExpression, source string, p *fielderrors.Location) {
 	if err := x.Err(); err != nil {
 		f.Invalid(p, source, err.Error())
 	}
 }
 
 // requiredExpression demands an expression, whose content is not checked, and says whether there is one.
-func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) bool {
+func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Location) bool {
 	if strings.TrimSpace(text(of, key)) == "" {
 		f.Required(p.To(key), detail)
 		return false
@@ -312,7 +312,7 @@ func validatingPolicyCreate(f *errorList, obj object.Value) {
 func validatingPolicyUpdate(f *errorList, obj, old object.Value) { f.validatingPolicy(obj, old) }
 
 func (f *errorList) validatingPolicy(obj, old object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec, before := obj.At("spec"), old.At("spec")
 	scope := f.newScope(has(spec, "paramKind"), length(spec, "variables") > 0)
 	stored := storedExpressions{
@@ -334,7 +334,7 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 		f.Invalid(p.To("auditAnnotations"), goForm{annotations, auditFields},
 			fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations))
 	}
-	var keys seen
+	var keys nameSet
 	for i, annotation := range annotations.Items() {
 		p := p.To("auditAnnotations").Item(i)
 		name, key := text(obj.At("metadata"), "name"), text(annotation, "key")
@@ -365,7 +365,7 @@ type storedExpressions struct{ validations, messages, annotations, mutations map
 // policyStart checks the fields that both kinds of policies have, and adds the variables to the scope. Some of the
 // fields are pointers in Go, but never nil after the defaults.
 func (f *errorList) policyStart(spec, before object.Value, scope *cel.Scope, stored storedExpressions,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	f.only(p.To("failurePolicy"), text(spec, "failurePolicy"), failurePolicies)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
 		f.paramKind(kind, p.To("paramKind"))
@@ -408,7 +408,7 @@ func isIdentifier(s string) bool {
 	return !slices.Contains(reservedIdentifiers, s)
 }
 
-func (f *errorList) paramKind(kind object.Value, p *fielderrors.Place) {
+func (f *errorList) paramKind(kind object.Value, p *fielderrors.Location) {
 	at, full := p.To("apiVersion"), text(kind, "apiVersion")
 	group, version, grouped := strings.Cut(full, "/")
 	if !grouped {
@@ -437,7 +437,7 @@ func (f *errorList) paramKind(kind object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
+func (f *errorList) matchResources(match object.Value, p *fielderrors.Location) {
 	if match.IsNull() {
 		return
 	}
@@ -447,7 +447,7 @@ func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
 	for _, key := range [...]string{"resourceRules", "excludeResourceRules"} {
 		for i, rule := range match.At(key).Items() {
 			p := p.To(key).Item(i)
-			var names seen
+			var names nameSet
 			for j, item := range rule.At("resourceNames").Items() {
 				name := item.Str()
 				f.Each(p.To("resourceNames").Item(j), name, objectmeta.PathSegmentErrors(name, false))
@@ -461,7 +461,7 @@ func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) policyValidation(v object.Value, scope *cel.Scope, stored storedExpressions,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	if f.requiredExpression(v, "expression", "expression is not specified", p) {
 		source := text(v, "expression")
 		f.compiles(scope.Compile(cel.Condition, source, stored.validations[source]), source, p.To("expression"))
@@ -483,7 +483,7 @@ func (f *errorList) policyValidation(v object.Value, scope *cel.Scope, stored st
 }
 
 func validatingPolicyStatus(f *errorList, obj, _ object.Value) {
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status := obj.At("status")
 	for i, warning := range status.At("typeChecking", "expressionWarnings").Items() {
 		p := p.To("typeChecking").To("expressionWarnings").Item(i)
@@ -501,7 +501,7 @@ func mutatingPolicyCreate(f *errorList, obj object.Value) {
 func mutatingPolicyUpdate(f *errorList, obj, old object.Value) { f.mutatingPolicy(obj, old) }
 
 func (f *errorList) mutatingPolicy(obj, old object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec, before := obj.At("spec"), old.At("spec")
 	scope := f.newScope(has(spec, "paramKind"), true)
 	// As in the reference, the expressions of a JSONPatch do not count as stored.
@@ -519,7 +519,7 @@ func (f *errorList) mutatingPolicy(obj, old object.Value) {
 }
 
 // mutatingRules demands operations on an object that can be changed.
-func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
+func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Location) {
 	for _, rule := range match.At("resourceRules").Items() {
 		for _, item := range rule.At("operations").Items() {
 			f.only(p.To("resourceRules").To("operations"), item.Str(), mutatingOperations)
@@ -528,7 +528,7 @@ func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) mutation(mutation object.Value, scope *cel.Scope, stored storedExpressions,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	var wanted, other string
 	role := cel.JSONPatch
 	kind := text(mutation, "patchType")
@@ -561,12 +561,12 @@ func validatingBindingCreate(f *errorList, obj object.Value) {
 func validatingBindingUpdate(f *errorList, obj, _ object.Value) { f.validatingBinding(obj) }
 
 func (f *errorList) validatingBinding(obj object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyBinding(spec, p)
 	actions := spec.At("validationActions")
 	p = p.To("validationActions")
-	var met seen
+	var met nameSet
 	for i, item := range actions.Items() {
 		f.only(p.Item(i), item.Str(), validationActions)
 		if met.add(item.Str()) {
@@ -589,14 +589,14 @@ func mutatingBindingCreate(f *errorList, obj object.Value) {
 func mutatingBindingUpdate(f *errorList, obj, _ object.Value) { f.mutatingBinding(obj) }
 
 func (f *errorList) mutatingBinding(obj object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyBinding(spec, p)
 	f.mutatingRules(spec.At("matchResources"), p.To("matchResources"))
 }
 
 // policyBinding checks the fields that both kinds of bindings have.
-func (f *errorList) policyBinding(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) policyBinding(spec object.Value, p *fielderrors.Location) {
 	if name := text(spec, "policyName"); name == "" {
 		f.Required(p.To("policyName"), "")
 	} else {
@@ -608,7 +608,7 @@ func (f *errorList) policyBinding(spec object.Value, p *fielderrors.Place) {
 	f.matchResources(spec.At("matchResources"), p.To("matchResources"))
 }
 
-func (f *errorList) paramRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) paramRef(ref object.Value, p *fielderrors.Location) {
 	name, selector := text(ref, "name"), ref.At("selector")
 	if name != "" {
 		f.Each(p.To("name"), name, objectmeta.PathSegmentErrors(name, false))

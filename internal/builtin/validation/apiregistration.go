@@ -22,7 +22,7 @@ func apiServiceCreate(f *errorList, obj object.Value) {
 	spec := obj.At("spec")
 	group, version := text(spec, "group"), text(spec, "version")
 	f.apiServiceName(obj.At("metadata"), version+"."+group)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	if group == "" && version != "v1" {
 		f.Required(p.To("group"), "only v1 may have an empty group and it better be legacy kube")
 	}
@@ -44,14 +44,14 @@ func (f *errorList) apiServiceName(metadata object.Value, required string) {
 	for _, member := range []string{"generateName", "name"} {
 		name := text(metadata, member)
 		if name != "" && name != required && len(objectmeta.PathSegmentErrors(name, false)) == 0 {
-			f.Invalid((*fielderrors.Place)(nil).To("metadata").To(member), name,
+			f.Invalid((*fielderrors.Location)(nil).To("metadata").To(member), name,
 				fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", required))
 		}
 	}
 }
 
 // apiServiceServer checks where the server of an APIService is, and how it is verified.
-func (f *errorList) apiServiceServer(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) apiServiceServer(spec object.Value, p *fielderrors.Location) {
 	service, insecure := spec.At("service"), spec.At("insecureSkipTLSVerify").Bool()
 	bundle := decodedLength(text(spec, "caBundle"))
 	if service.IsNull() {
@@ -76,7 +76,7 @@ func (f *errorList) apiServiceServer(spec object.Value, p *fielderrors.Place) {
 func apiServiceUpdate(f *errorList, obj, _ object.Value) { apiServiceCreate(f, obj) }
 
 func apiServiceStatus(f *errorList, obj, _ object.Value) {
-	p := (*fielderrors.Place)(nil).To("status").To("conditions")
+	p := (*fielderrors.Location)(nil).To("status").To("conditions")
 	for i, condition := range obj.At("status", "conditions").Items() {
 		f.only(p.Item(i).To("status"), text(condition, "status"), availabilities)
 	}

@@ -15,10 +15,10 @@ import (
 func qualifiedCreate(f *errorList, obj object.Value) { f.qualifiedFinalizers(obj) }
 
 func storageVersionStatus(f *errorList, obj, _ object.Value) {
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status := obj.At("status")
 	servers := status.At("storageVersions")
-	var names seen
+	var names nameSet
 	for i, server := range servers.Items() {
 		p := p.To("storageVersions").Item(i)
 		if name := text(server, "apiServerID"); names.add(name) {
@@ -31,7 +31,7 @@ func storageVersionStatus(f *errorList, obj, _ object.Value) {
 }
 
 // serverStorageVersion checks the versions that one server can encode, decode and serve.
-func (f *errorList) serverStorageVersion(server object.Value, p *fielderrors.Place) {
+func (f *errorList) serverStorageVersion(server object.Value, p *fielderrors.Location) {
 	f.subdomain(p.To("apiServerID"), text(server, "apiServerID"))
 	encoding, decodable := text(server, "encodingVersion"), server.At("decodableVersions")
 	f.apiVersion(p.To("encodingVersion"), encoding)
@@ -52,14 +52,14 @@ func (f *errorList) serverStorageVersion(server object.Value, p *fielderrors.Pla
 	}
 }
 
-func (f *errorList) apiVersion(p *fielderrors.Place, s string) {
+func (f *errorList) apiVersion(p *fielderrors.Location, s string) {
 	if wrong := apiVersionErrors(s); len(wrong) > 0 {
 		f.Invalid(p, s, strings.Join(wrong, ","))
 	}
 }
 
 // commonVersion demands that the common version is set exactly if all servers encode in it.
-func (f *errorList) commonVersion(common object.Value, servers []object.Value, p *fielderrors.Place) {
+func (f *errorList) commonVersion(common object.Value, servers []object.Value, p *fielderrors.Location) {
 	agreed := len(servers) > 0
 	var have string
 	for i, server := range servers {
@@ -81,7 +81,7 @@ func (f *errorList) commonVersion(common object.Value, servers []object.Value, p
 }
 
 // storageConditions checks the conditions; the place of the errors lacks their name, as in the reference.
-func (f *errorList) storageConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) storageConditions(conditions object.Value, p *fielderrors.Location) {
 	last := map[string]int{}
 	for i, c := range conditions.Items() {
 		p, kind := p.Item(i), text(c, "type")

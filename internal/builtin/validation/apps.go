@@ -58,7 +58,7 @@ func isEmptySelector(selector object.Value) bool {
 }
 
 // workloadSelector checks the selector of a controller, and says whether it can be used.
-func (f *errorList) workloadSelector(selector object.Value, kind string, p *fielderrors.Place) bool {
+func (f *errorList) workloadSelector(selector object.Value, kind string, p *fielderrors.Location) bool {
 	if selector.IsNull() {
 		f.Required(p, "")
 		return true
@@ -76,20 +76,20 @@ func (f *errorList) workloadSelector(selector object.Value, kind string, p *fiel
 }
 
 // selectorImmutable refuses a change of the selector.
-func (f *errorList) selectorImmutable(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) selectorImmutable(spec, before object.Value, p *fielderrors.Location) {
 	if now := spec.At("selector"); !same(now, before.At("selector")) {
 		f.Invalid(p, fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
 	}
 }
 
-func (f *errorList) nonNegativeMembers(v object.Value, p *fielderrors.Place, keys ...string) {
+func (f *errorList) nonNegativeMembers(v object.Value, p *fielderrors.Location, keys ...string) {
 	for _, key := range keys {
 		f.nonNegative(p.To(key), number(v, key))
 	}
 }
 
 // replicaTemplate checks the template in a ReplicaSet or a Deployment.
-func (f *errorList) replicaTemplate(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaTemplate(spec, before object.Value, p *fielderrors.Location) {
 	template := spec.At("template")
 	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
 		f.Invalid(p.To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
@@ -101,7 +101,7 @@ func (f *errorList) replicaTemplate(spec, before object.Value, p *fielderrors.Pl
 // onlyAlways is the restart policy of pods that a controller keeps running.
 var onlyAlways = []string{"Always"}
 
-func (f *errorList) runsForever(template object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) runsForever(template object.Value, kind string, p *fielderrors.Location) {
 	f.only(p.To("spec").To("restartPolicy"), text(template.At("spec"), "restartPolicy"), onlyAlways)
 	if has(template.At("spec"), "activeDeadlineSeconds") {
 		f.Forbidden(p.To("spec").To("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
@@ -109,7 +109,7 @@ func (f *errorList) runsForever(template object.Value, kind string, p *fielderro
 }
 
 func (f *errorList) deployment(spec, before object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
 		f.replicaTemplate(spec, before, p.To("template"))
@@ -170,7 +170,7 @@ var (
 				{name: "LastTransitionTime", member: "lastTransitionTime"}}}}
 )
 
-func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Place) {
+func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Location) {
 	rolling := strategy.At("rollingUpdate")
 	switch text(strategy, "type") {
 	case "Recreate":
@@ -205,7 +205,7 @@ func notPercent(text string) []string {
 }
 
 // intOrPercent demands a number that is not negative, or a percentage.
-func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
+func (f *errorList) intOrPercent(p *fielderrors.Location, v object.Value) {
 	if v.Kind() == object.String {
 		for _, wrong := range notPercent(v.Str()) {
 			f.Invalid(p, fielderrors.Show(v), wrong)
@@ -229,7 +229,7 @@ func intOrPercentValue(v object.Value) int64 {
 	return int64(n)
 }
 
-func (f *errorList) atMost100Percent(p *fielderrors.Place, v object.Value) {
+func (f *errorList) atMost100Percent(p *fielderrors.Location, v object.Value) {
 	if isPercent(v) && intOrPercentValue(v) > 100 {
 		f.Invalid(p, fielderrors.Show(v), "must not be greater than 100%")
 	}
@@ -243,12 +243,12 @@ func deploymentCreate(f *errorList, obj object.Value) {
 func deploymentUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.deployment(obj.At("spec"), old.At("spec"))
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Location)(nil).To("spec").To("selector"))
 }
 
 // counts checks the numbers in a controller's status: none may be negative, and those in part may not exceed replicas.
 func (f *errorList) counts(status object.Value, part ...string) {
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	for _, m := range status.Members() {
 		f.nonNegative(p.To(m.Key), m.Value.Int())
 	}
@@ -262,7 +262,7 @@ func (f *errorList) counts(status object.Value, part ...string) {
 // availableAreReady refuses more available than ready ones.
 func (f *errorList) availableAreReady(status object.Value, ready string) {
 	if n := number(status, "availableReplicas"); n > number(status, "readyReplicas") {
-		f.Invalid((*fielderrors.Place)(nil).To("status").To("availableReplicas"), n, "cannot be greater than "+ready)
+		f.Invalid((*fielderrors.Location)(nil).To("status").To("availableReplicas"), n, "cannot be greater than "+ready)
 	}
 }
 
@@ -272,7 +272,7 @@ func (f *errorList) collisionsGrow(status, before object.Value) {
 		return
 	}
 	if n := number(status, "collisionCount"); !has(status, "collisionCount") || n < number(before, "collisionCount") {
-		f.Invalid((*fielderrors.Place)(nil).To("status").To("collisionCount"), n, "cannot be decremented")
+		f.Invalid((*fielderrors.Location)(nil).To("status").To("collisionCount"), n, "cannot be decremented")
 	}
 }
 
@@ -285,7 +285,7 @@ func deploymentStatus(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) replicaSet(spec, before object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
 		f.replicaTemplate(spec, before, p.To("template"))
@@ -300,7 +300,7 @@ func replicaSetCreate(f *errorList, obj object.Value) {
 func replicaSetUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicaSet(obj.At("spec"), old.At("spec"))
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Location)(nil).To("spec").To("selector"))
 }
 
 // replicaStatus serves ReplicationControllers, too.
@@ -311,7 +311,7 @@ func replicaStatus(f *errorList, obj, _ object.Value) {
 }
 
 func (f *errorList) replicationController(spec, before object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "minReadySeconds")
 	selector := spec.At("selector")
 	if selector.Len() == 0 {
@@ -345,7 +345,7 @@ func replicationControllerUpdate(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) daemonSet(spec, before object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	selector, template := spec.At("selector"), spec.At("template")
 	f.labelSelector(selector, p.To("selector"), hadBadLabelValue(before))
 	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
@@ -369,7 +369,7 @@ func hadBadLabelValue(before object.Value) bool {
 	return old.labelValuesInAffinity || badLabelValue(before.At("selector", "matchExpressions"))
 }
 
-func (f *errorList) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
+func (f *errorList) daemonStrategy(strategy object.Value, p *fielderrors.Location) {
 	switch text(strategy, "type") {
 	case "OnDelete":
 	case "RollingUpdate":
@@ -399,7 +399,7 @@ func daemonSetCreate(f *errorList, obj object.Value) {
 
 func daemonSetUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Location)(nil).To("spec").To("selector"))
 	f.daemonSet(obj.At("spec"), old.At("spec"))
 }
 
@@ -412,7 +412,7 @@ func daemonSetStatus(f *errorList, obj, old object.Value) {
 // statefulSet checks a StatefulSet's spec. In an update (was is not null) immutable fields are not checked again. If
 // withTemplate is false, only the metadata of the pod template is checked, and its restart policy and deadline.
 func (f *errorList) statefulSet(spec, before object.Value, withTemplate bool) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
 	case "OrderedReady", "Parallel":
 	default:
@@ -439,7 +439,7 @@ func (f *errorList) statefulSet(spec, before object.Value, withTemplate bool) {
 
 var retentionPolicies = []string{"Retain", "Delete"}
 
-func (f *errorList) statefulStrategy(strategy, before object.Value, p *fielderrors.Place) {
+func (f *errorList) statefulStrategy(strategy, before object.Value, p *fielderrors.Location) {
 	rolling := strategy.At("rollingUpdate")
 	recreates := f.on(features.StatefulSetRecreateStrategy) || text(before.At("updateStrategy"), "type") == "Recreate"
 	switch kind := text(strategy, "type"); {
@@ -469,7 +469,7 @@ func (f *errorList) statefulStrategy(strategy, before object.Value, p *fielderro
 
 // statefulTemplate checks the selector, and the template in the form of its pods: with a volume for every claim, and
 // with individual host names.
-func (f *errorList) statefulTemplate(spec, before object.Value, withTemplate bool, p *fielderrors.Place) {
+func (f *errorList) statefulTemplate(spec, before object.Value, withTemplate bool, p *fielderrors.Location) {
 	selector := spec.At("selector")
 	if selector.IsNull() {
 		f.Required(p.To("selector"), "")
@@ -502,7 +502,7 @@ func (f *errorList) statefulTemplate(spec, before object.Value, withTemplate boo
 
 func withClaims(template, claims object.Value) object.Value {
 	pod := template.At("spec")
-	var names seen
+	var names nameSet
 	var volumes []object.Value
 	for _, claim := range claims.Items() {
 		name := object.StringOf(text(claim.At("metadata"), "name"))
@@ -525,7 +525,7 @@ func statefulSetCreate(f *errorList, obj object.Value) {
 }
 
 func statefulSetUpdate(f *errorList, obj, old object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.qualifiedFinalizers(obj)
 	spec, previous := obj.At("spec"), old.At("spec")
 	before := len(f.List)
@@ -558,7 +558,7 @@ func statefulSetStatus(f *errorList, obj, old object.Value) {
 
 func controllerRevisionCreate(f *errorList, obj object.Value) {
 	f.controllerRevision(obj)
-	p := (*fielderrors.Place)(nil).To("data")
+	p := (*fielderrors.Location)(nil).To("data")
 	switch data := obj.At("data"); data.Kind() {
 	case object.Map:
 	case object.Null:
@@ -570,13 +570,13 @@ func controllerRevisionCreate(f *errorList, obj object.Value) {
 
 func (f *errorList) controllerRevision(obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.nonNegative((*fielderrors.Place)(nil).To("revision"), number(obj, "revision"))
+	f.nonNegative((*fielderrors.Location)(nil).To("revision"), number(obj, "revision"))
 }
 
 func controllerRevisionUpdate(f *errorList, obj, old object.Value) {
 	f.controllerRevision(obj)
 	if !object.Equal(obj.At("data"), old.At("data")) {
-		f.Invalid((*fielderrors.Place)(nil).To("data"), fielderrors.Show(obj.At("data")), fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("data"), fielderrors.Show(obj.At("data")), fielderrors.Immutable)
 	}
 }
 

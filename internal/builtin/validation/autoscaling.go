@@ -33,7 +33,7 @@ func autoscalerUpdate(f *errorList, obj, old object.Value) { f.autoscaler(obj, o
 func (f *errorList) autoscaler(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec, before := obj.At("spec"), old.At("spec")
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.replicaBounds(spec, before, p)
 	f.scaleTarget(spec, before, p)
 	f.metrics(spec, before, p.To("metrics"))
@@ -46,7 +46,7 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 
 // replicaBounds checks minReplicas, which always has a value, and maxReplicas. The declarative rule of the reference,
 // which has no message, takes the place of the handwritten one where maxReplicas is new or has changed.
-func (f *errorList) replicaBounds(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaBounds(spec, before object.Value, p *fielderrors.Location) {
 	least, most := number(spec, "minReplicas"), number(spec, "maxReplicas")
 	if had := !before.IsNull() && number(before, "minReplicas") == 0; least < 1 && !f.on(features.HPAScaleToZero) && !had {
 		f.Invalid(p.To("minReplicas"), least, "must be greater than or equal to 1")
@@ -68,7 +68,7 @@ func (f *errorList) replicaBounds(spec, before object.Value, p *fielderrors.Plac
 	}
 }
 
-func (f *errorList) scaleTarget(spec, previous object.Value, p *fielderrors.Place) {
+func (f *errorList) scaleTarget(spec, previous object.Value, p *fielderrors.Location) {
 	target, before := spec.At("scaleTargetRef"), previous.At("scaleTargetRef")
 	kept := !previous.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") &&
 		text(target, "kind") == text(before, "kind")
@@ -76,7 +76,7 @@ func (f *errorList) scaleTarget(spec, previous object.Value, p *fielderrors.Plac
 }
 
 // scaled checks a reference to the scaled or measured object.
-func (f *errorList) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Place) {
+func (f *errorList) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Location) {
 	f.requiredSegment(p.To("kind"), text(ref, "kind"))
 	f.requiredSegment(p.To("name"), text(ref, "name"))
 	version := text(ref, "apiVersion")
@@ -97,7 +97,7 @@ func apiVersionFault(version string, core bool) string {
 	return ""
 }
 
-func (f *errorList) metrics(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) metrics(spec, before object.Value, p *fielderrors.Location) {
 	anyVersion := slices.ContainsFunc(before.At("metrics").Items(), func(metric object.Value) bool {
 		described := metric.At("object", "describedObject")
 		return text(metric, "type") == "Object" && apiVersionFault(text(described, "apiVersion"), true) != ""
@@ -113,7 +113,7 @@ func (f *errorList) metrics(spec, before object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) metric(metric object.Value, anyVersion bool, p *fielderrors.Place) {
+func (f *errorList) metric(metric object.Value, anyVersion bool, p *fielderrors.Location) {
 	kind := text(metric, "type")
 	if kind == "" {
 		f.Required(p.To("type"), "must specify a metric source type")
@@ -146,7 +146,7 @@ func (f *errorList) metric(metric object.Value, anyVersion bool, p *fielderrors.
 	}
 }
 
-func (f *errorList) metricSource(kind string, from object.Value, anyVersion bool, p *fielderrors.Place) {
+func (f *errorList) metricSource(kind string, from object.Value, anyVersion bool, p *fielderrors.Location) {
 	target := from.At("target")
 	at := p.To("target")
 	average, value, utilization := has(target, "averageValue"), has(target, "value"), has(target, "averageUtilization")
@@ -182,7 +182,7 @@ func (f *errorList) metricSource(kind string, from object.Value, anyVersion bool
 	f.metricTarget(target, at)
 }
 
-func (f *errorList) metricName(from object.Value, p *fielderrors.Place) {
+func (f *errorList) metricName(from object.Value, p *fielderrors.Location) {
 	if name := text(from.At("metric"), "name"); name == "" {
 		f.Required(p.To("metric").To("name"), "must specify a metric name")
 	} else {
@@ -190,7 +190,7 @@ func (f *errorList) metricName(from object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) metricResource(kind string, from object.Value, p *fielderrors.Place) {
+func (f *errorList) metricResource(kind string, from object.Value, p *fielderrors.Location) {
 	name := text(from, "name")
 	if name == "" {
 		f.Required(p.To("name"), "must specify a resource name")
@@ -208,7 +208,7 @@ func (f *errorList) metricResource(kind string, from object.Value, p *fielderror
 	}
 }
 
-func (f *errorList) metricTarget(target object.Value, p *fielderrors.Place) {
+func (f *errorList) metricTarget(target object.Value, p *fielderrors.Location) {
 	kind := text(target, "type")
 	if kind == "" {
 		f.Required(p.To("type"), "must specify a metric target type")
@@ -228,7 +228,7 @@ func (f *errorList) metricTarget(target object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) scalingRules(rules object.Value, p *fielderrors.Place) {
+func (f *errorList) scalingRules(rules object.Value, p *fielderrors.Location) {
 	window := number(rules, "stabilizationWindowSeconds")
 	f.nonNegativeZero(p.To("stabilizationWindowSeconds"), window)
 	if window > maxStabilization {
@@ -256,7 +256,7 @@ func (f *errorList) scalingRules(rules object.Value, p *fielderrors.Place) {
 
 func autoscalerStatus(f *errorList, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status := obj.At("status")
 	for i, condition := range status.At("conditions").Items() {
 		f.nonNegative(p.To("conditions").Item(i).To("observedGeneration"), number(condition, "observedGeneration"))

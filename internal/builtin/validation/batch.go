@@ -39,7 +39,7 @@ var (
 )
 
 // jobSpec checks a Job's spec, also in a CronJob; was is the old spec, null in a new object.
-func (f *errorList) jobSpec(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) jobSpec(spec, before object.Value, p *fielderrors.Location) {
 	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
 		"ttlSecondsAfterFinished",
 		"backoffLimitPerIndex", "maxFailedIndexes")
@@ -84,7 +84,7 @@ func (f *errorList) jobSpec(spec, before object.Value, p *fielderrors.Place) {
 }
 
 // ends demands pods that can complete.
-func (f *errorList) ends(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) ends(spec object.Value, p *fielderrors.Location) {
 	switch policy := text(spec.At("template", "spec"), "restartPolicy"); policy {
 	case "Always":
 		f.Required(p, `valid values: "OnFailure", "Never"`)
@@ -98,12 +98,12 @@ func (f *errorList) ends(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) indexed(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) indexed(spec object.Value, p *fielderrors.Location) {
 	completions, parallelism, failed := spec.At("completions"), spec.At("parallelism"), spec.At("maxFailedIndexes")
 	if completions.IsNull() {
 		f.Required(p.To("completions"), "when completion mode is Indexed")
 	}
-	atMost := func(p *fielderrors.Place, v object.Value, most int64, when string) {
+	atMost := func(p *fielderrors.Location, v object.Value, most int64, when string) {
 		if v.Int() > most {
 			f.Invalid(p, v.Int(), fmt.Sprintf("must be less than or equal to %d%s", most, when))
 		}
@@ -125,7 +125,7 @@ func (f *errorList) indexed(spec object.Value, p *fielderrors.Place) {
 	atMost(p.To("maxFailedIndexes"), failed, maxFailedAbove, when)
 }
 
-func (f *errorList) failurePolicy(spec, policy object.Value, p *fielderrors.Place) {
+func (f *errorList) failurePolicy(spec, policy object.Value, p *fielderrors.Location) {
 	rules := policy.At("rules")
 	if rules.Len() > maxPolicyRules {
 		f.TooMany(p, rules.Len(), maxPolicyRules)
@@ -154,7 +154,7 @@ func (f *errorList) failurePolicy(spec, policy object.Value, p *fielderrors.Plac
 	}
 }
 
-func (f *errorList) onPodConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) onPodConditions(conditions object.Value, p *fielderrors.Location) {
 	if conditions.Len() > maxPolicyConditions {
 		f.TooMany(p, conditions.Len(), maxPolicyConditions)
 	}
@@ -164,7 +164,7 @@ func (f *errorList) onPodConditions(conditions object.Value, p *fielderrors.Plac
 	}
 }
 
-func (f *errorList) onExitCodes(spec, codes object.Value, p *fielderrors.Place) {
+func (f *errorList) onExitCodes(spec, codes object.Value, p *fielderrors.Location) {
 	operator, values := text(codes, "operator"), codes.At("values")
 	if operator == "" {
 		f.Required(p.To("operator"), validOnes(exitCodeOperators))
@@ -209,7 +209,7 @@ func hasContainer(pod object.Value, name string) bool {
 	return false
 }
 
-func (f *errorList) successPolicy(spec, policy object.Value, p *fielderrors.Place) {
+func (f *errorList) successPolicy(spec, policy object.Value, p *fielderrors.Location) {
 	rules := policy.At("rules")
 	if rules.Len() == 0 {
 		f.Required(p, "at least one rules must be specified when the successPolicy is specified")
@@ -262,7 +262,7 @@ var (
 // job checks a Job but for its metadata.
 func (f *errorList) job(job, old object.Value) {
 	spec := job.At("spec")
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.jobSpec(spec, old.At("spec"), p)
 	selector, labels := spec.At("selector"), spec.At("template", "metadata", "labels")
 	if selector.IsNull() {
@@ -282,7 +282,7 @@ func (f *errorList) nameAllowsCompletions(job object.Value) {
 		return
 	}
 	if host := fmt.Sprintf("%s-%d", name, n-1); !objectmeta.IsLabel(host) {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
+		f.Invalid((*fielderrors.Location)(nil).To("metadata").To("name"), name,
 			"will not able to create pod with invalid DNS label: "+host)
 	}
 }
@@ -299,7 +299,7 @@ func (f *errorList) generatedSelector(job object.Value) {
 	expected := []object.Member{{Key: controllerUIDLabel, Value: object.StringOf(uid)},
 		{Key: jobNameLabel, Value: object.StringOf(name)},
 		{Key: oldControllerUID, Value: object.StringOf(uid)}, {Key: oldJobNameLabel, Value: object.StringOf(name)}}
-	p := (*fielderrors.Place)(nil).To("spec").To("template").To("metadata").To("labels")
+	p := (*fielderrors.Location)(nil).To("spec").To("template").To("metadata").To("labels")
 	for _, m := range expected {
 		why := "must be '" + m.Value.Str() + "'"
 		if text(labels, m.Key) != m.Value.Str() {
@@ -307,7 +307,7 @@ func (f *errorList) generatedSelector(job object.Value) {
 		}
 	}
 	if match, valid := matches(selector, object.MapOf(expected...)); valid && !match {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("selector"), fielderrors.Show(selector, selectorOrder...),
+		f.Invalid((*fielderrors.Location)(nil).To("spec").To("selector"), fielderrors.Show(selector, selectorOrder...),
 			"`selector` not auto-generated")
 	}
 }
@@ -320,7 +320,7 @@ func jobCreate(f *errorList, job object.Value) {
 }
 
 func jobUpdate(f *errorList, job, old object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.qualifiedFinalizers(job)
 	spec, before := job.At("spec"), old.At("spec")
 	f.job(job, old)
@@ -345,7 +345,7 @@ func jobUpdate(f *errorList, job, old object.Value) {
 	f.nameAllowsCompletions(job)
 }
 
-func (f *errorList) completionsChange(spec, before object.Value, p *fielderrors.Place) {
+func (f *errorList) completionsChange(spec, before object.Value, p *fielderrors.Location) {
 	now := spec.At("completions")
 	switch {
 	case object.Equal(now, before.At("completions")):
@@ -359,7 +359,7 @@ func (f *errorList) completionsChange(spec, before object.Value, p *fielderrors.
 // jobTemplateChange allows changes of the template only while the Job is suspended: of the fields for scheduling and of
 // the resources of its pods, if it has no pods and has not started or is known to be suspended. With resources, only
 // the spec of the pods is compared, as in the reference.
-func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
+func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Location) {
 	now, previous := job.At("spec", "template"), old.At("spec", "template")
 	status := old.At("status")
 	suspended := truth(old.At("spec"), "suspend")
@@ -422,7 +422,7 @@ func cronJobCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.cronJob(obj.At("spec"), object.Nil)
 	if name := text(obj.At("metadata"), "name"); len(name) > utilvalidation.DNS1035LabelMaxLength-11 {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name, "must be no more than 52 characters")
+		f.Invalid((*fielderrors.Location)(nil).To("metadata").To("name"), name, "must be no more than 52 characters")
 	}
 }
 
@@ -432,7 +432,7 @@ func cronJobUpdate(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) cronJob(spec, before object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	if schedule := text(spec, "schedule"); schedule == "" {
 		f.Required(p.To("schedule"), "")
 	} else {

@@ -104,7 +104,7 @@ func (c jobConditions) finished() bool { return c.complete || c.failed }
 // jobStatus checks the new status of a Job. Invalid values that have not changed may stay.
 func jobStatus(f *errorList, job, old object.Value) {
 	f.qualifiedFinalizers(job)
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status, previous := job.At("status"), old.At("status")
 	f.nonNegativeMembers(status, p, "active", "succeeded", "failed", "ready", "terminating")
 	f.uncounted(status.At("uncountedTerminatedPods"), p.To("uncountedTerminatedPods"))
@@ -117,8 +117,8 @@ func jobStatus(f *errorList, job, old object.Value) {
 }
 
 // uncounted checks the pods that are not counted yet: each is named once.
-func (f *errorList) uncounted(pods object.Value, p *fielderrors.Place) {
-	var uids seen
+func (f *errorList) uncounted(pods object.Value, p *fielderrors.Location) {
+	var uids nameSet
 	for _, key := range [...]string{"succeeded", "failed"} {
 		for i, item := range pods.At(key).Items() {
 			switch uid := item.Str(); {
@@ -132,7 +132,7 @@ func (f *errorList) uncounted(pods object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) jobConditions(job object.Value, now, before jobConditions, indexesChanged bool,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	completed, failed := now.complete != before.complete, now.failed != before.failed
 	check := func(changed, wrong bool, why string) {
 		if changed && wrong {
@@ -159,7 +159,7 @@ func (f *errorList) jobConditions(job object.Value, now, before jobConditions, i
 		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
-func (f *errorList) jobTimes(job, old object.Value, now, before jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobTimes(job, old object.Value, now, before jobConditions, p *fielderrors.Location) {
 	status, spec := job.At("status"), job.At("spec")
 	start, end := status.At("startTime"), status.At("completionTime")
 	oldStart, oldEnd := old.At("status", "startTime"), old.At("status", "completionTime")
@@ -190,7 +190,7 @@ func (f *errorList) jobTimes(job, old object.Value, now, before jobConditions, p
 	}
 }
 
-func (f *errorList) jobCounts(job, old object.Value, now, previous jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobCounts(job, old object.Value, now, previous jobConditions, p *fielderrors.Location) {
 	status, before := job.At("status"), old.At("status")
 	changed := func(key string) bool { return !same(status.At(key), before.At(key)) }
 	ended := now.finished() != previous.finished()
@@ -221,7 +221,7 @@ func (f *errorList) jobCounts(job, old object.Value, now, previous jobConditions
 	}
 }
 
-func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Place) {
+func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Location) {
 	spec, status, before := job.At("spec"), job.At("status"), old.At("status")
 	limited, completions := has(spec, "completions"), number(spec, "completions")
 	completed, failed := text(status, "completedIndexes"), status.At("failedIndexes")

@@ -77,7 +77,7 @@ type tolerated struct {
 
 func toleratedOf(old object.Value) tolerated {
 	t := tolerated{signerAndUsages: true}
-	var types seen
+	var types nameSet
 	for _, condition := range old.At("status", "conditions").Items() {
 		t.sameTypes = types.add(text(condition, "type")) || t.sameTypes
 	}
@@ -107,7 +107,7 @@ func signingRequestApproval(f *errorList, obj, old object.Value) {
 
 func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	if err := signingRequestFault(decodedBytes(spec.At("request"))); err != nil {
 		f.Invalid(p.To("request"), fielderrors.Show(spec.At("request")), err.Error())
@@ -116,7 +116,7 @@ func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 	if usages.Len() == 0 {
 		f.Required(p.To("usages"), "")
 	}
-	var met seen
+	var met nameSet
 	for i, item := range usages.Items() {
 		if t.signerAndUsages {
 			break
@@ -136,7 +136,7 @@ func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 		f.Invalid(p.To("expirationSeconds"), seconds.Int(),
 			"may not specify a duration less than 600 seconds (10 minutes)")
 	}
-	p = (*fielderrors.Place)(nil).To("status")
+	p = (*fielderrors.Location)(nil).To("status")
 	f.requestConditions(obj.At("status", "conditions"), t, p.To("conditions"))
 	if !t.anyCertificate {
 		if err := certificateFault(decodedBytes(obj.At("status", "certificate"))); err != nil {
@@ -191,8 +191,8 @@ func certificateFault(content []byte) error {
 	return nil
 }
 
-func (f *errorList) requestConditions(conditions object.Value, t tolerated, p *fielderrors.Place) {
-	var types seen
+func (f *errorList) requestConditions(conditions object.Value, t tolerated, p *fielderrors.Location) {
+	var types nameSet
 	for i, condition := range conditions.Items() {
 		p := p.Item(i)
 		kind := text(condition, "type")
@@ -228,7 +228,7 @@ func ofType(conditions object.Value, kind string) []object.Value {
 func (f *errorList) verdictsKept(obj, old object.Value) {
 	for _, kind := range verdicts {
 		if verdictCount(obj, kind) < verdictCount(old, kind) {
-			f.Forbidden((*fielderrors.Place)(nil).To("status").To("conditions"),
+			f.Forbidden((*fielderrors.Location)(nil).To("status").To("conditions"),
 				fmt.Sprintf("updates may not remove a condition of type %q", kind))
 		}
 	}
@@ -239,7 +239,7 @@ func (f *errorList) verdictsKept(obj, old object.Value) {
 func (f *errorList) verdictsNotAdded(obj, old object.Value) {
 	for _, kind := range [...]string{"Approved", "Denied"} {
 		if verdictCount(obj, kind) > verdictCount(old, kind) {
-			f.Forbidden((*fielderrors.Place)(nil).To("status").To("conditions"),
+			f.Forbidden((*fielderrors.Location)(nil).To("status").To("conditions"),
 				fmt.Sprintf("updates may not add a condition of type %q", kind))
 		}
 	}
@@ -253,7 +253,7 @@ func verdictCount(obj object.Value, kind string) int {
 func (f *errorList) certificateKept(obj, old object.Value) {
 	now, before := obj.At("status", "certificate"), old.At("status", "certificate")
 	if before.Len() > 0 && !same(now, before) {
-		f.Forbidden((*fielderrors.Place)(nil).To("status").To("certificate"),
+		f.Forbidden((*fielderrors.Location)(nil).To("status").To("certificate"),
 			"updates may not modify existing certificate content")
 	}
 }
@@ -263,17 +263,17 @@ func trustBundleCreate(f *errorList, obj object.Value) { f.trustBundle(obj, true
 func trustBundleUpdate(f *errorList, obj, old object.Value) {
 	f.trustBundle(obj, text(obj.At("spec"), "trustBundle") != text(old.At("spec"), "trustBundle"))
 	if signer := text(obj.At("spec"), "signerName"); signer != text(old.At("spec"), "signerName") {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("signerName"), signer, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec").To("signerName"), signer, fielderrors.Immutable)
 	}
 }
 
 func (f *errorList) trustBundle(obj object.Value, parse bool) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
 	if name := text(obj.At("metadata"), "name"); name != "" {
-		f.Each((*fielderrors.Place)(nil).To("metadata").To("name"), name, trustBundleNameErrors(name, signer))
+		f.Each((*fielderrors.Location)(nil).To("metadata").To("name"), name, trustBundleNameErrors(name, signer))
 	}
 	if signer != "" {
 		f.signerName(p.To("signerName"), signer)
@@ -284,7 +284,7 @@ func (f *errorList) trustBundle(obj object.Value, parse bool) {
 }
 
 // trustAnchors demands certificates of authorities, each once.
-func (f *errorList) trustAnchors(bundle string, p *fielderrors.Place) {
+func (f *errorList) trustAnchors(bundle string, p *fielderrors.Location) {
 	if len(bundle) > maxTrustBundle {
 		f.TooLong(p, maxTrustBundle)
 		return
@@ -332,7 +332,7 @@ func trustAnchorFault(block *pem.Block) string {
 
 func podCertificateCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
 	f.signerName(p.To("signerName"), signer)
@@ -369,11 +369,11 @@ func podCertificateCreate(f *errorList, obj object.Value) {
 }
 
 // provenKey checks a public key, and that the sender has the private one: proof is its signature of the UID of the Pod.
-func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.Place) {
+func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.Location) {
 	at := p.To("pkixPublicKey")
 	for _, of := range [...]struct {
 		bytes []byte
-		at    *fielderrors.Place
+		at    *fielderrors.Location
 	}{{encoded, at}, {proof, p.To("proofOfPossession")}} {
 		if len(of.bytes) > maxRequestBytes {
 			f.TooLong(of.at, maxRequestBytes)
@@ -426,7 +426,7 @@ func requestedKey(spec object.Value) (key any, member, fault string) {
 	return key, "", ""
 }
 
-func (f *errorList) stubRequest(stub []byte, p *fielderrors.Place) {
+func (f *errorList) stubRequest(stub []byte, p *fielderrors.Location) {
 	if len(stub) > maxRequestBytes {
 		f.TooLong(p, maxRequestBytes)
 		return
@@ -479,7 +479,7 @@ var podCertificateFields = []goField{{name: "SignerName", member: "signerName"},
 func podCertificateUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
-		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, podCertificateFields}, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec"), goForm{spec, podCertificateFields}, fielderrors.Immutable)
 	}
 }
 
@@ -487,7 +487,7 @@ var podCertificateVerdicts = []string{"Issued", "Denied", "Failed"}
 
 func podCertificateStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status, before := obj.At("status"), old.At("status")
 	known := 0
 	for i, condition := range status.At("conditions").Items() {
@@ -529,7 +529,7 @@ func podCertificateStatus(f *errorList, obj, old object.Value) {
 }
 
 // issued checks a chain of certificates that a signer has just issued.
-func (f *errorList) issued(status, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) issued(status, spec object.Value, p *fielderrors.Location) {
 	chain := text(status, "certificateChain")
 	at := p.To("certificateChain")
 	if len(chain) > maxChainBytes {
@@ -575,7 +575,7 @@ func (f *errorList) issued(status, spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
+func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Location) {
 	for _, name := range leaf.DNSNames {
 		if name == "" {
 			f.Invalid(p, name, "leaf certificate should not contain empty DNSName")
@@ -595,7 +595,7 @@ func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 }
 
 // validity compares the times of a status with those of the certificate and with the clock.
-func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
+func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Location) {
 	for _, key := range [...]string{"notBefore", "notAfter"} {
 		if !has(status, key) {
 			f.Required(p.To(key), "must be present and consistent with the issued certificate")

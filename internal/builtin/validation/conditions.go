@@ -13,8 +13,8 @@ const (
 )
 
 // conditions checks conditions of the shared type: no type is repeated, and the required fields are set.
-func (f *errorList) conditions(conditions object.Value, p *fielderrors.Place) {
-	var types seen
+func (f *errorList) conditions(conditions object.Value, p *fielderrors.Location) {
+	var types nameSet
 	for i, condition := range conditions.Items() {
 		p := p.Item(i)
 		kind, status, reason := text(condition, "type"), text(condition, "status"), text(condition, "reason")
@@ -45,7 +45,7 @@ func (f *errorList) conditions(conditions object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) nonNegativeZero(p *fielderrors.Place, n int64) {
+func (f *errorList) nonNegativeZero(p *fielderrors.Location, n int64) {
 	if n < 0 {
 		f.Invalid(p, n, "must be greater than or equal to zero")
 	}

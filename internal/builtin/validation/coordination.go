@@ -14,7 +14,7 @@ import (
 // This file has the rules of coordination.k8s.io. Finalizers need no domain there.
 
 func leaseCreate(f *errorList, obj object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	if seconds := spec.At("leaseDurationSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
 		f.Invalid(p.To("leaseDurationSeconds"), seconds.Int(), "must be greater than 0")
@@ -37,7 +37,7 @@ var electionStrategies = []string{oldestEmulation}
 
 // electionStrategy demands one of the strategies of Kubernetes, or the name of another one with its domain. The place
 // of the errors is one step too deep, as in the reference.
-func (f *errorList) electionStrategy(strategy string, p *fielderrors.Place) {
+func (f *errorList) electionStrategy(strategy string, p *fielderrors.Location) {
 	if !strings.Contains(strategy, "/") {
 		f.only(p.To("strategy"), strategy, electionStrategies)
 		return
@@ -46,7 +46,7 @@ func (f *errorList) electionStrategy(strategy string, p *fielderrors.Place) {
 }
 
 func candidateCreate(f *errorList, obj object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	f.requiredText(p.To("leaseName"), text(spec, "leaseName"))
 	emulation, binary := text(spec, "emulationVersion"), text(spec, "binaryVersion")
@@ -80,7 +80,7 @@ func candidateCreate(f *errorList, obj object.Value) {
 func candidateUpdate(f *errorList, obj, old object.Value) {
 	candidateCreate(f, obj)
 	if name := text(obj.At("spec"), "leaseName"); name != text(old.At("spec"), "leaseName") {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("leaseName"), name, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec").To("leaseName"), name, fielderrors.Immutable)
 	}
 }
 

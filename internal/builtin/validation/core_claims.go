@@ -21,7 +21,7 @@ var templateMeta = [...]string{"name", "generateName", "namespace", "selfLink", 
 // goNames are those members whose Go names differ in more than the case of the first letter.
 var goNames = map[string]string{"uid": "uID"}
 
-func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Place) {
+func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Location) {
 	objectmeta.Annotations(&f.Errors, meta.At("annotations"), p.To("annotations"))
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	for _, key := range templateMeta {
@@ -32,7 +32,7 @@ func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Place) {
 }
 
 // claimTemplate checks the claim that is made for a volume of a pod.
-func (f *errorList) claimTemplate(template object.Value, p *fielderrors.Place) {
+func (f *errorList) claimTemplate(template object.Value, p *fielderrors.Location) {
 	f.templateMeta(template.At("metadata"), p.To("metadata"))
 	f.claimSpec(template.At("spec"), claimLeniency{}, p.To("spec"))
 }
@@ -40,7 +40,7 @@ func (f *errorList) claimTemplate(template object.Value, p *fielderrors.Place) {
 // claimLeniency has the errors that an update of a claim may keep.
 type claimLeniency struct{ selector, apiGroup bool }
 
-func (f *errorList) accessModes(modes object.Value, p *fielderrors.Place) {
+func (f *errorList) accessModes(modes object.Value, p *fielderrors.Location) {
 	single, others := false, false
 	for _, item := range modes.Items() {
 		mode := item.Str()
@@ -53,7 +53,7 @@ func (f *errorList) accessModes(modes object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.Location) {
 	if length(spec, "accessModes") == 0 {
 		f.Required(p.To("accessModes"), "at least 1 access mode is required")
 	}
@@ -75,7 +75,7 @@ func (f *errorList) claimSpec(spec object.Value, old claimLeniency, p *fielderro
 }
 
 // dataSources checks the sources of a volume's initial content.
-func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Location) {
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
 	if !source.IsNull() {
 		f.dataSource(source, old, p.To("dataSource"))
@@ -97,7 +97,7 @@ func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielder
 	}
 }
 
-func (f *errorList) dataSource(from object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) dataSource(from object.Value, old claimLeniency, p *fielderrors.Location) {
 	kind, group := text(from, "kind"), text(from, "apiGroup")
 	f.requiredText(p.To("name"), text(from, "name"))
 	f.requiredText(p.To("kind"), kind)
@@ -111,13 +111,13 @@ func (f *errorList) dataSource(from object.Value, old claimLeniency, p *fielderr
 
 func claimCreate(f *errorList, claim object.Value) {
 	f.qualifiedFinalizers(claim)
-	f.claimSpec(claim.At("spec"), claimLeniency{}, (*fielderrors.Place)(nil).To("spec"))
+	f.claimSpec(claim.At("spec"), claimLeniency{}, (*fielderrors.Location)(nil).To("spec"))
 }
 
 const betaStorageClass = "volume.beta.kubernetes.io/storage-class"
 
 func claimUpdate(f *errorList, claim, old object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.qualifiedFinalizers(claim)
 	spec, previous := claim.At("spec"), old.At("spec")
 	f.claimSpec(spec, claimLeniency{
@@ -159,7 +159,7 @@ func (f *errorList) claimChanges(claim, old object.Value) {
 	unset := !has(before, "storageClassName")
 	moved := unset && text(spec, "storageClassName") == annotation.Str()
 	if now.Str() != annotation.Str() && !(moved && !stillAnnotated) {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
+		f.Invalid((*fielderrors.Location)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
 			fielderrors.Immutable)
 	}
 	if moved || unset && !annotated {
@@ -173,7 +173,7 @@ func (f *errorList) claimChanges(claim, old object.Value) {
 		spec = sameMember(spec, before, "volumeAttributesClassName")
 	}
 	if !same(spec, before) {
-		f.Forbidden((*fielderrors.Place)(nil).To("spec"),
+		f.Forbidden((*fielderrors.Location)(nil).To("spec"),
 			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+
 				difference(before, spec))
 	}
@@ -193,7 +193,7 @@ var resizeStatuses = []string{"ControllerResizeInProgress", "ControllerResizeInf
 
 func claimStatus(f *errorList, claim, old object.Value) {
 	f.qualifiedFinalizers(claim)
-	at := (*fielderrors.Place)(nil).To("status")
+	at := (*fielderrors.Location)(nil).To("status")
 	status := claim.At("status")
 	for _, m := range status.At("capacity").Members() {
 		f.basicAmount(m.Value, at.To("capacity").Key(m.Key))
@@ -213,13 +213,13 @@ func claimStatus(f *errorList, claim, old object.Value) {
 }
 
 // basicAmount demands an amount that is not negative.
-func (f *errorList) basicAmount(v object.Value, p *fielderrors.Place) {
+func (f *errorList) basicAmount(v object.Value, p *fielderrors.Location) {
 	if amount := quantity(v); amount.Value() < 0 {
 		f.Invalid(p, amount.Value(), "must be a valid resource quantity")
 	}
 }
 
-func (f *errorList) claimResource(name string, p *fielderrors.Place) {
+func (f *errorList) claimResource(name string, p *fielderrors.Location) {
 	if wrong := objectmeta.LabelKeyErrors(name); len(wrong) > 0 {
 		f.Each(p, name, wrong)
 	} else if objectmeta.IsNativeResource(name) && name != "storage" {

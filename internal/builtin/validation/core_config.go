@@ -16,7 +16,7 @@ const whenImmutable = "field is immutable when `immutable` is set"
 
 func configMapCreate(f *errorList, config object.Value) {
 	f.qualifiedFinalizers(config)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	data, binary := config.At("data"), config.At("binaryData")
 	size := 0
 	for _, m := range data.Members() {
@@ -51,18 +51,18 @@ func (f *errorList) frozen(obj, old object.Value, members ...string) {
 		return
 	}
 	if !truth(obj, "immutable") {
-		f.Forbidden((*fielderrors.Place)(nil).To("immutable"), whenImmutable)
+		f.Forbidden((*fielderrors.Location)(nil).To("immutable"), whenImmutable)
 	}
 	for _, key := range members {
 		if now, before := obj.At(key), old.At(key); !object.Equal(now, before) {
-			f.Forbidden((*fielderrors.Place)(nil).To(key), whenImmutable)
+			f.Forbidden((*fielderrors.Location)(nil).To(key), whenImmutable)
 		}
 	}
 }
 
 func secretCreate(f *errorList, secret object.Value) {
 	f.qualifiedFinalizers(secret)
-	at := (*fielderrors.Place)(nil).To("data")
+	at := (*fielderrors.Location)(nil).To("data")
 	data := secret.At("data")
 	size := 0
 	for _, m := range data.Members() {
@@ -78,11 +78,11 @@ func secretCreate(f *errorList, secret object.Value) {
 const accountAnnotation = "kubernetes.io/service-account.name"
 
 // secretOfType demands the data that a Secret of a well-known type must have.
-func (f *errorList) secretOfType(secret, data object.Value, p *fielderrors.Place) {
+func (f *errorList) secretOfType(secret, data object.Value, p *fielderrors.Location) {
 	switch text(secret, "type") {
 	case "kubernetes.io/service-account-token":
 		if text(secret.At("metadata", "annotations"), accountAnnotation) == "" {
-			f.Required((*fielderrors.Place)(nil).To("metadata").To("annotations").Key(accountAnnotation), "")
+			f.Required((*fielderrors.Location)(nil).To("metadata").To("annotations").Key(accountAnnotation), "")
 		}
 	case "kubernetes.io/dockercfg":
 		f.jsonInSecret(data, ".dockercfg", p)
@@ -108,7 +108,7 @@ func (f *errorList) secretOfType(secret, data object.Value, p *fielderrors.Place
 }
 
 // jsonInSecret demands a JSON object under a key.
-func (f *errorList) jsonInSecret(data object.Value, key string, p *fielderrors.Place) {
+func (f *errorList) jsonInSecret(data object.Value, key string, p *fielderrors.Location) {
 	value, ok := data.Get(key)
 	if !ok {
 		f.Required(p.Key(key), "")
@@ -122,7 +122,7 @@ func (f *errorList) jsonInSecret(data object.Value, key string, p *fielderrors.P
 
 func secretUpdate(f *errorList, secret, old object.Value) {
 	if now := text(secret, "type"); now != text(old, "type") {
-		f.Invalid((*fielderrors.Place)(nil).To("type"), fielderrors.Word(now), fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("type"), fielderrors.Word(now), fielderrors.Immutable)
 	}
 	f.frozen(secret, old, "data")
 	secretCreate(f, secret)
@@ -137,10 +137,10 @@ var finalizersOnly = Kind{
 
 func namespaceCreate(f *errorList, namespace object.Value) {
 	f.qualifiedFinalizers(namespace)
-	f.namespaceFinalizers(namespace, (*fielderrors.Place)(nil).To("spec").To("finalizers"))
+	f.namespaceFinalizers(namespace, (*fielderrors.Location)(nil).To("spec").To("finalizers"))
 }
 
-func (f *errorList) namespaceFinalizers(namespace object.Value, p *fielderrors.Place) {
+func (f *errorList) namespaceFinalizers(namespace object.Value, p *fielderrors.Location) {
 	for _, item := range namespace.At("spec", "finalizers").Items() {
 		f.qualified(p, item.Str())
 		f.finalizerName(p, item.Str())
@@ -150,7 +150,7 @@ func (f *errorList) namespaceFinalizers(namespace object.Value, p *fielderrors.P
 func namespaceStatus(f *errorList, namespace, _ object.Value) {
 	f.qualifiedFinalizers(namespace)
 	phase := text(namespace.At("status"), "phase")
-	at := (*fielderrors.Place)(nil).To("status").To("Phase")
+	at := (*fielderrors.Location)(nil).To("status").To("Phase")
 	deleting := has(namespace.At("metadata"), "deletionTimestamp")
 	if !deleting && phase != "Active" {
 		f.Invalid(at, fielderrors.Word(phase), "may only be 'Active' if `deletionTimestamp` is empty")

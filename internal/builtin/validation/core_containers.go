@@ -23,13 +23,13 @@ var (
 	exitCodeOperators = []string{"In", "NotIn"}
 )
 
-func (f *errorList) containers(r *podRules, p *fielderrors.Place) {
+func (f *errorList) containers(r *podRules, p *fielderrors.Location) {
 	containers := r.spec.At("containers")
 	if containers.Len() == 0 {
 		f.Required(p, "")
 		return
 	}
-	var names, hostPorts seen
+	var names, hostPorts nameSet
 	for i, container := range containers.Items() {
 		p := p.Item(i)
 		f.container(r, container, p)
@@ -45,8 +45,8 @@ func (f *errorList) containers(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) initContainers(r *podRules, p *fielderrors.Location) {
+	var names nameSet
 	for _, container := range r.spec.At("containers").Items() {
 		names.add(text(container, "name"))
 	}
@@ -60,7 +60,7 @@ func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
 		} else if name != "" {
 			names.add(name)
 		}
-		var hostPorts seen
+		var hostPorts nameSet
 		f.hostPorts(container, &hostPorts, p.Up.Item(0))
 		if sidecar {
 			f.lifecycle(container.At("lifecycle"), r.grace, p.To("lifecycle"))
@@ -85,8 +85,8 @@ func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
 var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules",
 	"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
 
-func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
-	var others, names seen
+func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Location) {
+	var others, names nameSet
 	for _, kind := range containerLists[:2] {
 		for _, container := range r.spec.At(kind).Items() {
 			others.add(text(container, "name"))
@@ -121,7 +121,7 @@ func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 }
 
 // container checks the fields that containers of every kind have.
-func (f *errorList) container(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) container(r *podRules, container object.Value, p *fielderrors.Location) {
 	f.requiredLabel(p.To("name"), text(container, "name"))
 	f.requiredText(p.To("image"), text(container, "image"))
 	f.oneOf(p.To("terminationMessagePolicy"), text(container, "terminationMessagePolicy"), messagePolicies)
@@ -136,8 +136,8 @@ func (f *errorList) container(r *podRules, container object.Value, p *fielderror
 	f.securityContext(r, container.At("securityContext"), p.To("securityContext"))
 }
 
-func (f *errorList) containerPorts(ports object.Value, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) containerPorts(ports object.Value, p *fielderrors.Location) {
+	var names nameSet
 	for i, port := range ports.Items() {
 		p := p.Item(i)
 		if name := text(port, "name"); name != "" {
@@ -160,7 +160,7 @@ func (f *errorList) containerPorts(ports object.Value, p *fielderrors.Place) {
 }
 
 // hostPorts demands that no two ports are the same on the host.
-func (f *errorList) hostPorts(container object.Value, taken *seen, p *fielderrors.Place) {
+func (f *errorList) hostPorts(container object.Value, taken *nameSet, p *fielderrors.Location) {
 	for i, port := range container.At("ports").Items() {
 		n := number(port, "hostPort")
 		if n == 0 {
@@ -172,8 +172,8 @@ func (f *errorList) hostPorts(container object.Value, taken *seen, p *fielderror
 	}
 }
 
-func (f *errorList) resizePolicy(r *podRules, policies object.Value, p *fielderrors.Place) {
-	var resources seen
+func (f *errorList) resizePolicy(r *podRules, policies object.Value, p *fielderrors.Location) {
+	var resources nameSet
 	for i, policy := range policies.Items() {
 		name, restart := text(policy, "resourceName"), text(policy, "restartPolicy")
 		if resources.add(name) {
@@ -192,7 +192,7 @@ const (
 	maxExitCodes    = 255
 )
 
-func (f *errorList) containerRestart(container object.Value, all bool, p *fielderrors.Place) {
+func (f *errorList) containerRestart(container object.Value, all bool, p *fielderrors.Location) {
 	policy, rules := container.At("restartPolicy"), container.At("restartPolicyRules")
 	if policy.IsNull() {
 		if rules.Len() == 0 {
@@ -224,7 +224,7 @@ func (f *errorList) containerRestart(container object.Value, all bool, p *fielde
 	}
 }
 
-func (f *errorList) initContainerRestart(container object.Value, all bool, p *fielderrors.Place) {
+func (f *errorList) initContainerRestart(container object.Value, all bool, p *fielderrors.Location) {
 	if !all && text(container, "restartPolicy") == "Always" {
 		if length(container, "restartPolicyRules") > 0 {
 			f.Forbidden(p.To("restartPolicyRules"),
@@ -237,7 +237,7 @@ func (f *errorList) initContainerRestart(container object.Value, all bool, p *fi
 	}
 }
 
-func (f *errorList) env(vars object.Value, p *fielderrors.Place) {
+func (f *errorList) env(vars object.Value, p *fielderrors.Location) {
 	for i, env := range vars.Items() {
 		p := p.Item(i)
 		if name := text(env, "name"); name == "" {
@@ -251,7 +251,7 @@ func (f *errorList) env(vars object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Place) {
+func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Location) {
 	sources := 0
 	if field := from.At("fieldRef"); !field.IsNull() {
 		sources++
@@ -286,7 +286,7 @@ func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Pl
 	}
 }
 
-func (f *errorList) keyRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) keyRef(ref object.Value, p *fielderrors.Location) {
 	f.subdomain(p.To("name"), text(ref, "name"))
 	if key := text(ref, "key"); key == "" {
 		f.Required(p.To("key"), "")
@@ -295,7 +295,7 @@ func (f *errorList) keyRef(ref object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) fileKeyRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) fileKeyRef(ref object.Value, p *fielderrors.Location) {
 	if key := text(ref, "key"); key == "" {
 		f.Required(p.To("key"), "")
 	} else {
@@ -309,7 +309,7 @@ func (f *errorList) fileKeyRef(ref object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) envFrom(sources object.Value, p *fielderrors.Place) {
+func (f *errorList) envFrom(sources object.Value, p *fielderrors.Location) {
 	for i, source := range sources.Items() {
 		prefix := text(source, "prefix")
 		f.Each(p.Item(i).To("prefix"), prefix, envNameErrors(prefix))
@@ -354,7 +354,7 @@ var (
 	otherFields = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"}
 )
 
-func (f *errorList) fieldRef(ref object.Value, supported []string, p *fielderrors.Place) {
+func (f *errorList) fieldRef(ref object.Value, supported []string, p *fielderrors.Location) {
 	version, path := text(ref, "apiVersion"), text(ref, "fieldPath")
 	if path == "" {
 		f.Required(p.To("fieldPath"), "")
@@ -407,7 +407,7 @@ func subscriptOf(path string) (field, key string, ok bool) {
 var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
 	"requests.ephemeral-storage", "requests.memory"}
 
-func (f *errorList) resourceFieldRef(ref object.Value, volume bool, p *fielderrors.Place) {
+func (f *errorList) resourceFieldRef(ref object.Value, volume bool, p *fielderrors.Location) {
 	resource := text(ref, "resource")
 	hugePages := strings.HasPrefix(resource, "requests.hugepages-") || strings.HasPrefix(resource, "limits.hugepages-")
 	switch {
@@ -426,7 +426,7 @@ var (
 	byteDivisors = []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 )
 
-func (f *errorList) divisor(resource string, hugePages bool, divisor object.Value, p *fielderrors.Place) {
+func (f *errorList) divisor(resource string, hugePages bool, divisor object.Value, p *fielderrors.Location) {
 	if q := quantity(divisor); q.IsZero() {
 		return
 	}
@@ -446,7 +446,7 @@ func (f *errorList) divisor(resource string, hugePages bool, divisor object.Valu
 }
 
 // probes checks the three probes of a container.
-func (f *errorList) probes(container, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) probes(container, grace object.Value, p *fielderrors.Location) {
 	if probe := container.At("livenessProbe"); !probe.IsNull() {
 		f.probe(probe, grace, p.To("livenessProbe"))
 		f.succeedsOnce(probe, p.To("livenessProbe"))
@@ -464,13 +464,13 @@ func (f *errorList) probes(container, grace object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *errorList) succeedsOnce(probe object.Value, p *fielderrors.Place) {
+func (f *errorList) succeedsOnce(probe object.Value, p *fielderrors.Location) {
 	if n := number(probe, "successThreshold"); n != 1 {
 		f.Invalid(p.To("successThreshold"), n, "must be 1")
 	}
 }
 
-func (f *errorList) probe(probe, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) probe(probe, grace object.Value, p *fielderrors.Location) {
 	f.handler(probe, grace, p)
 	for _, key := range [...]string{"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
 		"failureThreshold"} {
@@ -481,7 +481,7 @@ func (f *errorList) probe(probe, grace object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Location) {
 	for _, key := range [...]string{"postStart", "preStop"} {
 		if handler := lifecycle.At(key); !handler.IsNull() {
 			f.handler(handler, grace, p.To(key))
@@ -492,7 +492,7 @@ func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Plac
 var handlers = [...]string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
 // handler checks the action of a probe or a hook: it demands exactly one.
-func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Location) {
 	n := 0
 	for _, key := range handlers {
 		action := handler.At(key)
@@ -529,7 +529,7 @@ func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 
 var schemes = []string{"HTTP", "HTTPS"}
 
-func (f *errorList) httpGet(action object.Value, p *fielderrors.Place) {
+func (f *errorList) httpGet(action object.Value, p *fielderrors.Location) {
 	f.portOrName(p.To("port"), action.At("port"))
 	f.only(p.To("scheme"), text(action, "scheme"), schemes)
 	for _, header := range action.At("httpHeaders").Items() {

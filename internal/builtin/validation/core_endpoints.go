@@ -16,11 +16,11 @@ func (f *errorList) endpoints(obj, old object.Value) {
 		return // unchanged ones may be invalid
 	}
 	for i, subset := range subsets.Items() {
-		f.endpointSubset(subset, (*fielderrors.Place)(nil).To("subsets").Item(i))
+		f.endpointSubset(subset, (*fielderrors.Location)(nil).To("subsets").Item(i))
 	}
 }
 
-func (f *errorList) endpointSubset(subset object.Value, p *fielderrors.Place) {
+func (f *errorList) endpointSubset(subset object.Value, p *fielderrors.Location) {
 	if length(subset, "addresses")+length(subset, "notReadyAddresses") == 0 {
 		f.Required(p, "must specify `addresses` or `notReadyAddresses`")
 	}

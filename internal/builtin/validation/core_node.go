@@ -23,14 +23,14 @@ var (
 
 func nodeCreate(f *errorList, node object.Value) {
 	f.qualifiedFinalizers(node)
-	p := (*fielderrors.Place)(nil).To("metadata")
+	p := (*fielderrors.Location)(nil).To("metadata")
 	f.taints(node.At("spec", "taints"), p.To("taints"))
 	f.nodeResources(node)
 	if capacity := node.At("status", "nodeInfo", "swap", "capacity"); !capacity.IsNull() {
 		f.positive(p.To("nodeSwapStatus").To("capacity"), capacity.Int())
 	}
 	f.declaredFeatures(node.At("status", "declaredFeatures"))
-	at := (*fielderrors.Place)(nil).To("spec").To("podCIDRs")
+	at := (*fielderrors.Location)(nil).To("spec").To("podCIDRs")
 	cidrs := node.At("spec", "podCIDRs")
 	for i, item := range cidrs.Items() {
 		f.legacyCIDR(at.Item(i), item.Str(), object.Nil)
@@ -47,7 +47,7 @@ func nodeCreate(f *errorList, node object.Value) {
 	}
 }
 
-func (f *errorList) taints(taints object.Value, p *fielderrors.Place) {
+func (f *errorList) taints(taints object.Value, p *fielderrors.Location) {
 	met := map[[2]string]bool{}
 	for i, taint := range taints.Items() {
 		p := p.Item(i)
@@ -68,7 +68,7 @@ func (f *errorList) taints(taints object.Value, p *fielderrors.Place) {
 func (f *errorList) nodeResources(node object.Value) {
 	for _, key := range [...]string{"capacity", "allocatable"} {
 		for _, m := range node.At("status", key).Members() {
-			f.resourceAmount(m.Key, quantity(m.Value), (*fielderrors.Place)(nil).To("status").To(key).To(m.Key))
+			f.resourceAmount(m.Key, quantity(m.Value), (*fielderrors.Location)(nil).To("status").To(key).To(m.Key))
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (f *errorList) nodeResources(node object.Value) {
 func (f *errorList) declaredFeatures(features object.Value) {
 	items := features.Items()
 	for i, item := range items {
-		p := (*fielderrors.Place)(nil).To("status").To("declaredFeatures")
+		p := (*fielderrors.Location)(nil).To("status").To("declaredFeatures")
 		name := item.Str()
 		if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
 			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name,
@@ -111,7 +111,7 @@ func nodeStatus(f *errorList, node, old object.Value) {
 
 // nodeChanges are the checks that the reference makes in every update of a Node, also of its status.
 func (f *errorList) nodeChanges(node, old object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.nodeResources(node)
 	f.declaredFeatures(node.At("status", "declaredFeatures"))
 	met := map[[2]string]bool{}

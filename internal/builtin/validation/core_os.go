@@ -24,7 +24,7 @@ var (
 )
 
 // operatingSystem refuses fields that the operating system of a pod does not support.
-func (f *errorList) operatingSystem(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) operatingSystem(spec object.Value, p *fielderrors.Location) {
 	os := spec.At("os")
 	if os.IsNull() {
 		return
@@ -41,7 +41,7 @@ func (f *errorList) operatingSystem(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) linux(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) linux(spec object.Value, p *fielderrors.Location) {
 	const why = "windows options cannot be set for a linux pod"
 	if has(spec.At("securityContext"), "windowsOptions") {
 		f.Forbidden(p.To("securityContext").To("windowsOptions"), why)
@@ -55,7 +55,7 @@ func (f *errorList) linux(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) windows(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) windows(spec object.Value, p *fielderrors.Location) {
 	const why = "cannot be set for a windows pod"
 	for _, key := range notWindowsPodContext {
 		if has(spec.At("securityContext"), key) {
@@ -86,7 +86,7 @@ func (f *errorList) windows(spec object.Value, p *fielderrors.Place) {
 
 // hostProcessPod checks pods of Windows whose containers are processes of the host: all of them must be, or none, and
 // such a pod must use the network of the host.
-func (f *errorList) hostProcessPod(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) hostProcessPod(spec object.Value, p *fielderrors.Location) {
 	ofPod := spec.At("securityContext", "windowsOptions", "hostProcess")
 	containers, processes := 0, 0
 	for _, kind := range containerLists {
@@ -128,7 +128,7 @@ var (
 	dotsAndSpaces = regexp.MustCompile(`^[\. ]+$`)
 )
 
-func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Place) {
+func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Location) {
 	if name := options.At("gmsaCredentialSpecName"); !name.IsNull() {
 		for _, wrong := range objectmeta.SubdomainErrors(name.Str()) {
 			f.Invalid(p.To("gmsaCredentialSpecName"), fielderrors.Word(name.Str()), wrong)

@@ -61,7 +61,7 @@ func (f *errorList) relaxed(old leniency) leniency {
 
 // podAndMeta checks a Pod, except for the rules of metadata in general.
 func (f *errorList) podAndMeta(pod object.Value, responders revised, old leniency) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	spec := pod.At("spec")
 	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old.deletionCost)
 	rules := podRules{spec: spec, meta: pod.At("metadata"), responders: responders, old: old}
@@ -73,7 +73,7 @@ func (f *errorList) podAndMeta(pod object.Value, responders revised, old lenienc
 	f.trimmedImages(spec.At("initContainers"), root.To("spec").To("initContainers"))
 }
 
-func (f *errorList) tokensWithoutAccount(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) tokensWithoutAccount(spec object.Value, p *fielderrors.Location) {
 	for i, volume := range spec.At("volumes").Items() {
 		for j, source := range volume.At("projected", "sources").Items() {
 			if has(source, "serviceAccountToken") {
@@ -84,20 +84,20 @@ func (f *errorList) tokensWithoutAccount(spec object.Value, p *fielderrors.Place
 	}
 }
 
-func (f *errorList) trimmedImages(containers object.Value, p *fielderrors.Place) {
+func (f *errorList) trimmedImages(containers object.Value, p *fielderrors.Location) {
 	for i, container := range containers.Items() {
 		f.trimmedImage(container, p.Item(i))
 	}
 }
 
-func (f *errorList) trimmedImage(container object.Value, p *fielderrors.Place) {
+func (f *errorList) trimmedImage(container object.Value, p *fielderrors.Location) {
 	if image := text(container, "image"); len(strings.TrimSpace(image)) != len(image) {
 		f.Invalid(p.To("image"), image, "must not have leading or trailing whitespace")
 	}
 }
 
 // podAnnotations checks the annotations that have a meaning for pods; with anyCost, every deletion cost is valid.
-func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, anyCost bool) {
+func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Location, anyCost bool) {
 	if value, ok := annotations.Get(mirrorAnnotation); ok && text(spec, "nodeName") == "" {
 		f.Invalid(p.Key(mirrorAnnotation), value.Str(), "must set spec.nodeName if mirror pod annotation is set")
 	}
@@ -126,7 +126,7 @@ func isDeletionCost(s string) bool {
 	return err == nil
 }
 
-func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podSpec(r *podRules, p *fielderrors.Location) {
 	spec := r.spec
 	r.grace = spec.At("terminationGracePeriodSeconds") // defaults set it, in a Pod to 1 if it is negative
 	r.hostUser = !has(spec, "hostUsers") || truth(spec, "hostUsers")
@@ -166,7 +166,7 @@ func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
 }
 
 // schedulingGroup checks the reference to a PodGroup.
-func (f *errorList) schedulingGroup(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) schedulingGroup(spec object.Value, p *fielderrors.Location) {
 	group := spec.At("schedulingGroup")
 	if group.IsNull() {
 		return
@@ -188,7 +188,7 @@ var (
 )
 
 // podNames checks the names and the deadline in a pod's spec.
-func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) podNames(spec object.Value, p *fielderrors.Location) {
 	account := text(spec, "serviceAccountName")
 	if account != "" {
 		f.subdomain(p.To("serviceAccountName"), account)
@@ -208,7 +208,7 @@ func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
 }
 
 // podClasses checks the priority, the runtime class and the overhead in a pod's spec.
-func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.Location) {
 	if class := text(spec, "priorityClassName"); class != "" {
 		f.subdomain(p.To("priorityClassName"), class)
 	}
@@ -222,13 +222,13 @@ func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.P
 	f.hugePagesNeedMore(spec.At("overhead"), object.Nil, p.To("overhead"))
 }
 
-func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podClaims(r *podRules, p *fielderrors.Location) {
 	claims := r.spec.At("resourceClaims")
 	r.claims = newByName(claims.Items())
-	var names seen
+	var names nameSet
 	for i, claim := range claims.Items() {
 		if has(r.meta.At("annotations"), mirrorAnnotation) {
-			f.Forbidden((*fielderrors.Place)(nil).To(""), "static pods do not support resource claims")
+			f.Forbidden((*fielderrors.Location)(nil).To(""), "static pods do not support resource claims")
 			continue
 		}
 		p := p.Item(i)
@@ -261,7 +261,7 @@ func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
 
 // hostPortsOnHostNetwork demands that hostPort equals containerPort. A template may leave hostPort out; in a Pod,
 // defaults set it.
-func (f *errorList) hostPortsOnHostNetwork(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) hostPortsOnHostNetwork(spec object.Value, p *fielderrors.Location) {
 	if !truth(spec, "hostNetwork") {
 		return
 	}
@@ -275,8 +275,8 @@ func (f *errorList) hostPortsOnHostNetwork(spec object.Value, p *fielderrors.Pla
 	}
 }
 
-func (f *errorList) schedulingGates(gates object.Value, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) schedulingGates(gates object.Value, p *fielderrors.Location) {
+	var names nameSet
 	for i, gate := range gates.Items() {
 		name := text(gate, "name")
 		f.qualified(p.Item(i), name)
@@ -292,7 +292,7 @@ const (
 	maxSearchChars = 2048
 )
 
-func (f *errorList) dnsConfig(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) dnsConfig(spec object.Value, p *fielderrors.Location) {
 	config := spec.At("dnsConfig")
 	nameservers, searches := config.At("nameservers"), config.At("searches")
 	if text(spec, "dnsPolicy") == "None" {
@@ -320,7 +320,7 @@ func (f *errorList) dnsConfig(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) dnsSearches(searches object.Value, p *fielderrors.Place) {
+func (f *errorList) dnsSearches(searches object.Value, p *fielderrors.Location) {
 	if searches.Len() > maxSearches {
 		f.Invalid(p, fielderrors.Show(searches), fmt.Sprintf("must not have more than %v search paths", maxSearches))
 	}
@@ -340,7 +340,7 @@ func (f *errorList) dnsSearches(searches object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) hostnameOverride(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) hostnameOverride(spec object.Value, p *fielderrors.Location) {
 	override := spec.At("hostnameOverride")
 	if override.IsNull() {
 		return
@@ -357,7 +357,7 @@ func (f *errorList) hostnameOverride(spec object.Value, p *fielderrors.Place) {
 	f.subdomain(p, override.Str())
 }
 
-func (f *errorList) hostAliases(aliases object.Value, p *fielderrors.Place) {
+func (f *errorList) hostAliases(aliases object.Value, p *fielderrors.Location) {
 	for i, alias := range aliases.Items() {
 		f.legacyIP(p.Item(i).To("ip"), text(alias, "ip"), object.Nil)
 		for j, hostname := range alias.At("hostnames").Items() {
@@ -367,7 +367,7 @@ func (f *errorList) hostAliases(aliases object.Value, p *fielderrors.Place) {
 }
 
 // userNamespace refuses the fields that a pod with a separate user namespace cannot have.
-func (f *errorList) userNamespace(r *podRules, p *fielderrors.Place) {
+func (f *errorList) userNamespace(r *podRules, p *fielderrors.Location) {
 	if r.hostUser {
 		return
 	}
@@ -397,7 +397,7 @@ func (f *errorList) userNamespace(r *podRules, p *fielderrors.Place) {
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
 // fileKeys demands that variables from a file name a volume of a type that can contain the file.
-func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Location) {
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			for j, env := range container.At("env").Items() {
@@ -421,7 +421,7 @@ func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 // podCreate checks all of a new Pod.
 func podCreate(f *errorList, pod object.Value) {
 	f.qualifiedFinalizers(pod)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	spec := pod.At("spec")
 	f.podAndMeta(pod, created(spec.At(evictionResponders)), f.relaxed(leniency{}))
 	if length(spec, "ephemeralContainers") > 0 {
@@ -434,7 +434,7 @@ func podCreate(f *errorList, pod object.Value) {
 }
 
 // podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
-func (f *errorList) podTemplate(template, before object.Value, p *fielderrors.Place) {
+func (f *errorList) podTemplate(template, before object.Value, p *fielderrors.Location) {
 	old := f.relaxed(lenient(before.At("spec"), before.At("metadata")))
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
@@ -454,11 +454,11 @@ func (f *errorList) podTemplate(template, before object.Value, p *fielderrors.Pl
 var podTemplateKind = Kind{
 	create: func(f *errorList, obj object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.podTemplate(obj.At("template"), object.Nil, (*fielderrors.Place)(nil).To("template"))
+		f.podTemplate(obj.At("template"), object.Nil, (*fielderrors.Location)(nil).To("template"))
 	},
 	update: func(f *errorList, obj, old object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.podTemplate(obj.At("template"), old.At("template"), (*fielderrors.Place)(nil).To("template"))
+		f.podTemplate(obj.At("template"), old.At("template"), (*fielderrors.Location)(nil).To("template"))
 	},
 }
 

@@ -33,7 +33,7 @@ var (
 func podStatus(f *errorList, pod, before object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAnnotationChanges(pod, before)
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	spec, status, old := pod.At("spec"), pod.At("status"), before.At("status")
 	f.podConditions(status.At("conditions"), p.To("conditions"))
 	if node := text(status, "nominatedNodeName"); node != "" && node != text(old, "nominatedNodeName") {
@@ -68,7 +68,7 @@ func podStatus(f *errorList, pod, before object.Value) {
 	}
 }
 
-func (f *errorList) podConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) podConditions(conditions object.Value, p *fielderrors.Location) {
 	for i, condition := range conditions.Items() {
 		if n := number(condition, "observedGeneration"); n < 0 {
 			f.Invalid(p.Item(i).To("observedGeneration"), n, notNegativeAtAll)
@@ -92,7 +92,7 @@ func restartsAll(spec object.Value) bool {
 }
 
 // noRevival refuses to restart ended containers that must not be restarted.
-func (f *errorList) noRevival(now, before, spec object.Value, containers string, p *fielderrors.Place) {
+func (f *errorList) noRevival(now, before, spec object.Value, containers string, p *fielderrors.Location) {
 	for i, old := range before.Items() {
 		ended := old.At("state", "terminated")
 		if ended.IsNull() {
@@ -149,9 +149,9 @@ func ruleFor(container object.Value, code int64) object.Value {
 	return object.Nil
 }
 
-func (f *errorList) claimStatuses(statuses, claims object.Value, p *fielderrors.Place) {
+func (f *errorList) claimStatuses(statuses, claims object.Value, p *fielderrors.Location) {
 	known := newByName(claims.Items())
-	var names seen
+	var names nameSet
 	for i, status := range statuses.Items() {
 		p := p.Item(i)
 		name := text(status, "name")
@@ -167,7 +167,7 @@ func (f *errorList) claimStatuses(statuses, claims object.Value, p *fielderrors.
 	}
 }
 
-func (f *errorList) extendedClaim(status, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) extendedClaim(status, spec object.Value, p *fielderrors.Location) {
 	mappings := status.At("requestMappings")
 	if mappings.Len() == 0 {
 		f.Required(p.To("requestMappings"), "at least one request mapping is required")
@@ -217,7 +217,7 @@ func addresses(list object.Value) []string {
 	return texts
 }
 
-func (f *errorList) podIPs(status, old object.Value, p *fielderrors.Place) {
+func (f *errorList) podIPs(status, old object.Value, p *fielderrors.Location) {
 	ips := status.At("podIPs")
 	f.newIPs(ips, old.At("podIPs"), p)
 	f.onePerFamily(ips, p)
@@ -226,7 +226,7 @@ func (f *errorList) podIPs(status, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) hostIPs(status, old object.Value, p *fielderrors.Place) {
+func (f *errorList) hostIPs(status, old object.Value, p *fielderrors.Location) {
 	ips := status.At("hostIPs")
 	if ips.Len() == 0 {
 		return
@@ -239,7 +239,7 @@ func (f *errorList) hostIPs(status, old object.Value, p *fielderrors.Place) {
 }
 
 // newIPs checks the addresses that the old object does not have.
-func (f *errorList) newIPs(ips, old object.Value, p *fielderrors.Place) {
+func (f *errorList) newIPs(ips, old object.Value, p *fielderrors.Location) {
 	kept := addresses(old)
 	for i, item := range ips.Items() {
 		if ip := text(item, "ip"); !slices.Contains(kept, ip) {
@@ -248,7 +248,7 @@ func (f *errorList) newIPs(ips, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) onePerFamily(ips object.Value, p *fielderrors.Place) {
+func (f *errorList) onePerFamily(ips object.Value, p *fielderrors.Location) {
 	if ips.Len() < 2 {
 		return
 	}
@@ -262,7 +262,7 @@ func (f *errorList) onePerFamily(ips object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) statusUsers(statuses, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) statusUsers(statuses, spec object.Value, p *fielderrors.Location) {
 	os := text(spec.At("os"), "name")
 	for i, status := range statuses.Items() {
 		user := status.At("user", "linux")
@@ -286,7 +286,8 @@ func (f *errorList) statusUsers(statuses, spec object.Value, p *fielderrors.Plac
 }
 
 // allocatedStatuses checks the health of resources in the status of containers.
-func (f *errorList) allocatedStatuses(status object.Value, list string, containers object.Value, p *fielderrors.Place) {
+func (f *errorList) allocatedStatuses(status object.Value, list string, containers object.Value,
+	p *fielderrors.Location) {
 	known := newByName(containers.Items())
 	for i, container := range status.At(list).Items() {
 		allocated := container.At("allocatedResourcesStatus")
@@ -316,7 +317,7 @@ func firstNamed(items []object.Value, name string) (object.Value, bool) {
 }
 
 // allocatedName demands a resource that a container requests.
-func (f *errorList) allocatedName(name string, container, extended object.Value, p *fielderrors.Place) {
+func (f *errorList) allocatedName(name string, container, extended object.Value, p *fielderrors.Location) {
 	reference, isClaim := strings.CutPrefix(name, fromClaim)
 	if !isClaim {
 		if !has(container.At("resources", "requests"), name) {
@@ -345,8 +346,8 @@ func (f *errorList) allocatedName(name string, container, extended object.Value,
 	}
 }
 
-func (f *errorList) resourceHealths(resources object.Value, p *fielderrors.Place) {
-	var ids seen
+func (f *errorList) resourceHealths(resources object.Value, p *fielderrors.Location) {
+	var ids nameSet
 	for i, resource := range resources.Items() {
 		p := p.Item(i)
 		f.only(p.To("health"), text(resource, "health"), healths)

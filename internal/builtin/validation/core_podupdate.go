@@ -131,7 +131,7 @@ func podRunning(f *errorList, pod, before object.Value) {
 func podUpdate(f *errorList, pod, before object.Value) {
 	podRunning(f, pod, before)
 	f.podAnnotationChanges(pod, before)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	spec, old := pod.At("spec"), before.At("spec")
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		if !f.sameContainers(spec.At(kind), old.At(kind), root.To("spec").To(kind)) {
@@ -149,7 +149,7 @@ func podUpdate(f *errorList, pod, before object.Value) {
 }
 
 func (f *errorList) podAnnotationChanges(pod, before object.Value) {
-	at := (*fielderrors.Place)(nil).To("metadata").To("annotations")
+	at := (*fielderrors.Location)(nil).To("metadata").To("annotations")
 	now, old := pod.At("metadata", "annotations"), before.At("metadata", "annotations")
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); ok && value.Str() == m.Value.Str() {
@@ -178,7 +178,7 @@ func (f *errorList) podAnnotationChanges(pod, before object.Value) {
 
 // sameContainers demands as many containers as before, and checks their images. It says whether the number is the
 // same.
-func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
+func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Location) bool {
 	if now.Len() != old.Len() {
 		f.Forbidden(p, "pod updates may not add or remove containers")
 		return false
@@ -191,7 +191,7 @@ func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) 
 }
 
 // deadlineChange allows the deadline to be set or shortened. It says whether the other changes are to be checked.
-func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
+func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Location) bool {
 	now, before := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
 	case now.IsNull():
@@ -210,7 +210,7 @@ func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place)
 }
 
 // tolerationChanges demands that every toleration is kept; only its tolerationSeconds may change.
-func (f *errorList) tolerationChanges(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) tolerationChanges(now, old object.Value, p *fielderrors.Location) {
 	for _, toleration := range old.Items() {
 		bare := toleration.Without("tolerationSeconds")
 		if !slices.ContainsFunc(now.Items(),
@@ -221,7 +221,7 @@ func (f *errorList) tolerationChanges(now, old object.Value, p *fielderrors.Plac
 	}
 }
 
-func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Location) {
 	gates := newByName(old.Items())
 	for i, gate := range now.Items() {
 		name := text(gate, "name")
@@ -247,7 +247,7 @@ func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 		return spec
 	}
 	f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"),
-		(*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
+		(*fielderrors.Location)(nil).To("spec").To("nodeSelector"))
 	spec = sameMember(spec, old, "nodeSelector")
 	now, before := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
 	if same(now, before) {
@@ -267,7 +267,7 @@ func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 
 // nodeSelectorAdditions allows a pod with scheduling gates to restrict its possible nodes further, never to other
 // nodes.
-func (f *errorList) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Location) {
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); !ok || value.Str() != m.Value.Str() {
 			f.Invalid(p, fielderrors.Show(now),
@@ -286,7 +286,7 @@ var (
 
 func (f *errorList) nodeAffinityAdditions(now, old object.Value) {
 	const required = "requiredDuringSchedulingIgnoredDuringExecution"
-	at := (*fielderrors.Place)(nil).To("spec").To("affinity").To("nodeAffinity").To(required).To("nodeSelectorTerms")
+	at := (*fielderrors.Location)(nil).To("spec").To("affinity").To("nodeAffinity").To(required).To("nodeSelectorTerms")
 	terms, were := now.At(required, "nodeSelectorTerms"), old.At(required, "nodeSelectorTerms")
 	if were.Len() == 0 {
 		return

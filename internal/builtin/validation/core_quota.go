@@ -17,9 +17,9 @@ var limitTypes = []string{"Pod", "Container", "PersistentVolumeClaim"}
 
 func limitRangeCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var types seen
+	var types nameSet
 	for i, limit := range obj.At("spec", "limits").Items() {
-		p := (*fielderrors.Place)(nil).To("spec").To("limits").Item(i)
+		p := (*fielderrors.Location)(nil).To("spec").To("limits").Item(i)
 		kind := text(limit, "type")
 		if wrong := objectmeta.LabelKeyErrors(kind); len(wrong) > 0 {
 			for _, w := range wrong {
@@ -37,7 +37,7 @@ func limitRangeCreate(f *errorList, obj object.Value) {
 
 func limitRangeUpdate(f *errorList, obj, _ object.Value) { limitRangeCreate(f, obj) }
 
-func (f *errorList) limit(limit object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) limit(limit object.Value, kind string, p *fielderrors.Location) {
 	as := anyResource
 	if kind == "Pod" || kind == "Container" {
 		as = containerResource
@@ -66,7 +66,7 @@ func (f *errorList) limit(limit object.Value, kind string, p *fielderrors.Place)
 }
 
 // limitOf checks that the limits of one resource are consistent.
-func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Location) {
 	amount := func(key string) (resource.Quantity, bool) {
 		v, ok := limit.At(key).Get(name)
 		return quantity(v), ok
@@ -110,7 +110,7 @@ func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Plac
 }
 
 // ratio refuses a ratio greater than that of max to min.
-func (f *errorList) ratio(ratio, least, most resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) ratio(ratio, least, most resource.Quantity, p *fielderrors.Location) {
 	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
 		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
@@ -152,7 +152,7 @@ func quotaCreate(f *errorList, obj object.Value) {
 	f.quotaSpec(obj.At("spec"))
 }
 
-func (f *errorList) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
+func (f *errorList) quotaAmounts(amounts object.Value, p *fielderrors.Location) {
 	for _, m := range amounts.Members() {
 		f.resourceName(m.Key, quotaResource, p.Key(m.Key))
 		f.resourceAmount(m.Key, quantity(m.Value), p.Key(m.Key))
@@ -160,10 +160,10 @@ func (f *errorList) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) quotaSpec(spec object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	hard, scopes := spec.At("hard"), spec.At("scopes")
 	f.quotaAmounts(hard, p.To("hard"))
-	var names seen
+	var names nameSet
 	for _, item := range scopes.Items() {
 		if !holds(quotaScopes, item.Str()) {
 			f.Invalid(p.To("scopes"), fielderrors.Show(scopes), "unsupported scope")
@@ -175,7 +175,7 @@ func (f *errorList) quotaSpec(spec object.Value) {
 	f.scopeSelector(spec.At("scopeSelector"), hard, scopes, p.To("scopeSelector").To("matchExpressions"))
 }
 
-func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Place) {
+func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Location) {
 	for _, m := range hard.Members() {
 		if isStandardQuota(m.Key) && !scopeApplies(scope, m.Key) {
 			f.Invalid(p, shownAs, "unsupported scope applied to resource")
@@ -183,7 +183,7 @@ func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fie
 	}
 }
 
-func (f *errorList) conflictingScopes(names *seen, scopes object.Value, p *fielderrors.Place) {
+func (f *errorList) conflictingScopes(names *nameSet, scopes object.Value, p *fielderrors.Location) {
 	for _, pair := range opposites {
 		if names.has(pair[0]) && names.has(pair[1]) {
 			f.Invalid(p, fielderrors.Show(scopes), "conflicting scopes")
@@ -195,8 +195,8 @@ var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExp
 	inner: []goField{{name: "ScopeName", member: "scopeName"}, {name: "Operator", member: "operator"},
 		{name: "Values", member: "values"}}}}
 
-func (f *errorList) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Location) {
+	var names nameSet
 	for _, requirement := range selector.At("matchExpressions").Items() {
 		scope, operator, values := text(requirement, "scopeName"), text(requirement, "operator"),
 			requirement.At("values")
@@ -229,7 +229,7 @@ func (f *errorList) scopeSelector(selector, hard, scopes object.Value, p *fielde
 }
 
 func (f *errorList) quotaStatus(status object.Value) {
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	f.quotaAmounts(status.At("hard"), p.To("hard"))
 	f.quotaAmounts(status.At("used"), p.To("used"))
 }
@@ -242,7 +242,7 @@ func quotaUpdate(f *errorList, obj, old object.Value) {
 		return !slices.ContainsFunc(a.Items(), func(v object.Value) bool { return !contains(b, v.Str()) })
 	}
 	if !within(now, before) || !within(before, now) {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("scopes"), fielderrors.Show(now), fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec").To("scopes"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 }
 

@@ -56,7 +56,7 @@ func isHugeQuota(name string) bool {
 	return strings.HasPrefix(name, hugePages) || strings.HasPrefix(name, "requests."+hugePages)
 }
 
-func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
+func (f *errorList) resourceName(name string, as naming, p *fielderrors.Location) {
 	domain := strings.Contains(name, "/")
 	before := len(f.List)
 	if !objectmeta.IsLabelKey(name) {
@@ -87,7 +87,7 @@ func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
 }
 
 // resourceAmount demands an amount that is not negative, and a whole number for an indivisible resource.
-func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Location) {
 	if amount.Sign() < 0 {
 		f.Invalid(p, amount.String(), fielderrors.NotNegative)
 	}
@@ -97,7 +97,7 @@ func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fie
 }
 
 // resourceList checks names and amounts.
-func (f *errorList) resourceList(resources object.Value, p *fielderrors.Place, as naming, old leniency) {
+func (f *errorList) resourceList(resources object.Value, p *fielderrors.Location, as naming, old leniency) {
 	for _, m := range resources.Members() {
 		p := p.Key(m.Key)
 		amount := quantity(m.Value)
@@ -108,7 +108,7 @@ func (f *errorList) resourceList(resources object.Value, p *fielderrors.Place, a
 }
 
 // wholePages demands a whole number of huge pages.
-func (f *errorList) wholePages(name string, amount resource.Quantity, p *fielderrors.Place, old leniency) {
+func (f *errorList) wholePages(name string, amount resource.Quantity, p *fielderrors.Location, old leniency) {
 	if strings.HasPrefix(name, hugePages) && !old.hugePages && !isWholePages(name, amount) {
 		f.Invalid(p, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name))
 	}
@@ -123,7 +123,7 @@ func isWholePages(name string, amount resource.Quantity) bool {
 }
 
 // resources checks the requests and limits of a container or a pod.
-func (f *errorList) resources(resources object.Value, r *podRules, p *fielderrors.Place, as naming) {
+func (f *errorList) resources(resources object.Value, r *podRules, p *fielderrors.Location, as naming) {
 	limits, requests := resources.At("limits"), resources.At("requests")
 	f.resourceList(limits, p.To("limits"), as, r.old)
 	for _, m := range requests.Members() {
@@ -141,7 +141,7 @@ func (f *errorList) resources(resources object.Value, r *podRules, p *fielderror
 	f.claimNames(resources.At("claims"), r, p.To("claims"))
 }
 
-func (f *errorList) requestAndLimit(name string, request, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) requestAndLimit(name string, request, limit resource.Quantity, p *fielderrors.Location) {
 	switch order := request.Cmp(limit); {
 	case order != 0 && !mayOvercommit(name):
 		f.Invalid(p, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
@@ -152,7 +152,7 @@ func (f *errorList) requestAndLimit(name string, request, limit resource.Quantit
 }
 
 // hugePagesNeedMore demands cpu or memory beside huge pages.
-func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Place) {
+func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Location) {
 	huge, compute := false, false
 	for _, resources := range [...]object.Value{limits, requests} {
 		for _, m := range resources.Members() {
@@ -166,7 +166,7 @@ func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderr
 }
 
 // claimNames checks the references of a container to the pod's resource claims, or to requests of these.
-func (f *errorList) claimNames(claims object.Value, r *podRules, p *fielderrors.Place) {
+func (f *errorList) claimNames(claims object.Value, r *podRules, p *fielderrors.Location) {
 	if claims.Len() == 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (f *errorList) claimNames(claims object.Value, r *podRules, p *fielderrors.
 	}
 }
 
-func (f *errorList) unknownClaim(name string, r *podRules, p *fielderrors.Place) {
+func (f *errorList) unknownClaim(name string, r *podRules, p *fielderrors.Location) {
 	names := make([]string, 0, len(r.claims.items))
 	for _, claim := range r.claims.items {
 		if known := text(claim, "name"); known != "" {
@@ -227,7 +227,7 @@ func (f *errorList) unknownClaim(name string, r *podRules, p *fielderrors.Place)
 }
 
 // podResources checks the resources of a pod as a whole, and that its containers do not exceed them.
-func (f *errorList) podResources(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podResources(r *podRules, p *fielderrors.Location) {
 	resources := r.spec.At("resources")
 	if resources.IsNull() {
 		return
@@ -252,7 +252,7 @@ func (f *errorList) podResources(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) podLimit(spec object.Value, name string, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) podLimit(spec object.Value, name string, limit resource.Quantity, p *fielderrors.Location) {
 	if strings.HasPrefix(name, hugePages) {
 		if total, used := aggregate(spec, "limits", name); used && total.Cmp(limit) > 0 {
 			f.Invalid(p.To("limits").Key(name), limit.String(),

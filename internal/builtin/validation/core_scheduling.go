@@ -22,7 +22,7 @@ var (
 	inclusionPolicies   = []string{"Honor", "Ignore"}
 )
 
-func (f *errorList) tolerations(tolerations object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) tolerations(tolerations object.Value, old leniency, p *fielderrors.Location) {
 	for i, toleration := range tolerations.Items() {
 		p := p.Item(i)
 		key, operator, effect := text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect")
@@ -43,7 +43,7 @@ func (f *errorList) tolerations(tolerations object.Value, old leniency, p *field
 	}
 }
 
-func (f *errorList) tolerationValue(operator, value string, old leniency, p *fielderrors.Place) {
+func (f *errorList) tolerationValue(operator, value string, old leniency, p *fielderrors.Location) {
 	switch operator {
 	case "Equal", "":
 		if wrong := objectmeta.LabelValueErrors(value); len(wrong) != 0 {
@@ -67,7 +67,7 @@ func (f *errorList) tolerationValue(operator, value string, old leniency, p *fie
 	}
 }
 
-func (f *errorList) affinity(affinity object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) affinity(affinity object.Value, old leniency, p *fielderrors.Location) {
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
 		"preferredDuringSchedulingIgnoredDuringExecution"
 	node, at := affinity.At("nodeAffinity"), p.To("nodeAffinity")
@@ -90,13 +90,13 @@ func (f *errorList) affinity(affinity object.Value, old leniency, p *fielderrors
 	}
 }
 
-func (f *errorList) weight(term object.Value, p *fielderrors.Place) {
+func (f *errorList) weight(term object.Value, p *fielderrors.Location) {
 	if n := number(term, "weight"); n <= 0 || n > 100 {
 		f.Invalid(p.To("weight"), n, "must be in the range 1-100")
 	}
 }
 
-func (f *errorList) nodeSelector(selector object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeSelector(selector object.Value, lenient bool, p *fielderrors.Location) {
 	terms := selector.At("nodeSelectorTerms")
 	if terms.Len() == 0 {
 		f.Required(p.To("nodeSelectorTerms"), "must have at least one node selector term")
@@ -106,7 +106,7 @@ func (f *errorList) nodeSelector(selector object.Value, lenient bool, p *fielder
 	}
 }
 
-func (f *errorList) nodeSelectorTerm(term object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeSelectorTerm(term object.Value, lenient bool, p *fielderrors.Location) {
 	for i, requirement := range term.At("matchExpressions").Items() {
 		f.nodeRequirement(requirement, lenient, p.To("matchExpressions").Item(i))
 	}
@@ -115,7 +115,7 @@ func (f *errorList) nodeSelectorTerm(term object.Value, lenient bool, p *fielder
 	}
 }
 
-func (f *errorList) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Location) {
 	if operator := text(requirement, "operator"); operator != "Gt" && operator != "Lt" {
 		f.labelRequirement(requirement, p, lenient)
 		return
@@ -126,7 +126,7 @@ func (f *errorList) nodeRequirement(requirement object.Value, lenient bool, p *f
 	f.keyAndValues(requirement, p, lenient)
 }
 
-func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderrors.Location) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
@@ -146,7 +146,7 @@ func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderror
 	}
 }
 
-func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Location) {
 	f.termSelectors(term, p, old.labelValuesInAffinity)
 	for _, namespace := range term.At("namespaces").Items() {
 		f.label(p.To("namespace"), namespace.Str())
@@ -159,13 +159,13 @@ func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderr
 	f.qualified(p.To("topologyKey"), key)
 }
 
-func (f *errorList) termSelectors(term object.Value, p *fielderrors.Place, anyValue bool) {
+func (f *errorList) termSelectors(term object.Value, p *fielderrors.Location, anyValue bool) {
 	f.labelSelector(term.At("labelSelector"), p.To("labelSelector"), anyValue)
 	f.labelSelector(term.At("namespaceSelector"), p.To("namespaceSelector"), anyValue)
 }
 
 // labelKeys checks the keys for which a term uses the values of the pod's own labels.
-func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
+func (f *errorList) labelKeys(term object.Value, p *fielderrors.Location) {
 	selector := term.At("labelSelector")
 	matched, mismatched := term.At("matchLabelKeys"), term.At("mismatchLabelKeys")
 	for _, key := range [...]string{"matchLabelKeys", "mismatchLabelKeys"} {
@@ -190,8 +190,8 @@ const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 
 // repeatedLabelKeys refuses matchLabelKeys that the selector already has, apart from the requirement that the reference
 // adds for each of them.
-func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
-	var keys seen
+func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Location) {
+	var keys nameSet
 	for _, m := range selector.At("matchLabels").Members() {
 		keys.add(m.Key)
 	}
@@ -209,7 +209,7 @@ func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielder
 	}
 }
 
-func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fielderrors.Location) {
 	items := constraints.Items()
 	for i, constraint := range items {
 		p := p.Item(i)
@@ -247,10 +247,10 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 
 // legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector. It can also refuse
 // what labelKeys accepts.
-func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
+func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Location) {
 	keys := constraint.At("matchLabelKeys")
 	selector := constraint.At("labelSelector")
-	var named seen
+	var named nameSet
 	for _, m := range selector.At("matchLabels").Members() {
 		named.add(m.Key)
 	}

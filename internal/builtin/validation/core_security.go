@@ -18,7 +18,7 @@ var (
 	profileTypes         = []string{"Localhost", "RuntimeDefault", "Unconfined"}
 )
 
-func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Location) {
 	context := r.spec.At("securityContext")
 	f.id(p.To("fsGroup"), context.At("fsGroup"))
 	f.id(p.To("runAsUser"), context.At("runAsUser"))
@@ -39,7 +39,7 @@ func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	f.onlyIfSet(p.To("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), policies)
 }
 
-func (f *errorList) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {
+func (f *errorList) securityContext(r *podRules, context object.Value, p *fielderrors.Location) {
 	f.id(p.To("runAsUser"), context.At("runAsUser"))
 	f.id(p.To("runAsGroup"), context.At("runAsGroup"))
 	if mount := context.At("procMount"); !mount.IsNull() {
@@ -65,7 +65,7 @@ func (f *errorList) securityContext(r *podRules, context object.Value, p *fielde
 	f.appArmor(context.At("appArmorProfile"), p.To("appArmorProfile"))
 }
 
-func (f *errorList) seccomp(profile object.Value, p *fielderrors.Place) {
+func (f *errorList) seccomp(profile object.Value, p *fielderrors.Location) {
 	if profile.IsNull() {
 		return
 	}
@@ -88,7 +88,7 @@ func (f *errorList) seccomp(profile object.Value, p *fielderrors.Place) {
 
 const maxAppArmorProfile = 4095
 
-func (f *errorList) appArmor(profile object.Value, p *fielderrors.Place) {
+func (f *errorList) appArmor(profile object.Value, p *fielderrors.Location) {
 	if profile.IsNull() {
 		return
 	}
@@ -118,7 +118,7 @@ func (f *errorList) appArmor(profile object.Value, p *fielderrors.Place) {
 }
 
 // seccompName checks a profile in an annotation.
-func (f *errorList) seccompName(profile string, p *fielderrors.Place) {
+func (f *errorList) seccompName(profile string, p *fielderrors.Location) {
 	switch local, ok := strings.CutPrefix(profile, "localhost/"); {
 	case profile == "runtime/default" || profile == "docker/default" || profile == "unconfined":
 	case ok:
@@ -128,7 +128,7 @@ func (f *errorList) seccompName(profile string, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) appArmorAnnotation(container, profile string, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) appArmorAnnotation(container, profile string, spec object.Value, p *fielderrors.Location) {
 	if !anyContainer(spec, func(c object.Value) bool { return text(c, "name") == container }) {
 		f.Invalid(p, container, "container not found")
 	}
@@ -139,7 +139,7 @@ func (f *errorList) appArmorAnnotation(container, profile string, spec object.Va
 }
 
 // profilesAgree demands that the annotation and the field agree if both specify the profile of a container.
-func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors.Location) {
 	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
 		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"),
 			p.To("securityContext").To("seccompProfile"))
@@ -172,7 +172,7 @@ func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors
 	}
 }
 
-func (f *errorList) profileAgrees(what, annotation string, profile object.Value, p *fielderrors.Place) {
+func (f *errorList) profileAgrees(what, annotation string, profile object.Value, p *fielderrors.Location) {
 	good := true
 	switch text(profile, "type") {
 	case "Unconfined":
@@ -198,8 +198,8 @@ const (
 
 var sysctlName = regexp.MustCompile(sysctlPattern)
 
-func (f *errorList) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Location) {
+	var names nameSet
 	for i, sysctl := range sysctls.Items() {
 		name := text(sysctl, "name")
 		p := p.Item(i).To("name")

@@ -35,7 +35,7 @@ var (
 
 // service checks a Service; old is null for a new one.
 func (f *errorList) service(service, old object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec")
+	at := (*fielderrors.Location)(nil).To("spec")
 	spec := service.At("spec")
 	kind := text(spec, "type")
 	f.topologyAnnotations(service.At("metadata", "annotations"))
@@ -87,12 +87,12 @@ func (f *errorList) topologyAnnotations(annotations object.Value) {
 	hints, hinted := annotations.Get(topologyHints)
 	mode, ok := annotations.Get(topologyMode)
 	if ok && hinted && mode.Str() != hints.Str() {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").Key(topologyMode), mode.Str(),
+		f.Invalid((*fielderrors.Location)(nil).To("metadata").To("annotations").Key(topologyMode), mode.Str(),
 			fmt.Sprintf("must match annotations[%s] when both are specified", topologyHints))
 	}
 }
 
-func (f *errorList) externalName(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) externalName(spec object.Value, p *fielderrors.Location) {
 	for _, key := range [...]string{"clusterIPs", "ipFamilies"} {
 		if length(spec, key) > 0 {
 			f.Forbidden(p.To(key), notOnExternalName)
@@ -108,8 +108,8 @@ func (f *errorList) externalName(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) servicePorts(ports object.Value, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) servicePorts(ports object.Value, p *fielderrors.Location) {
+	var names nameSet
 	for i, port := range ports.Items() {
 		p := p.Item(i)
 		if name := text(port, "name"); name != "" {
@@ -130,7 +130,7 @@ func (f *errorList) servicePorts(ports object.Value, p *fielderrors.Place) {
 }
 
 // uniqueServicePorts demands that no two ports are the same on the service, or on the nodes.
-func (f *errorList) uniqueServicePorts(ports object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) uniqueServicePorts(ports object.Value, kind string, p *fielderrors.Location) {
 	type key struct {
 		protocol string
 		port     int64
@@ -166,7 +166,7 @@ var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol",
 	{name: "AppProtocol"},
 	{name: "Port", member: "port"}, {name: "TargetPort", zero: "0"}, {name: "NodePort", zero: "0"}}
 
-func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Location) {
 	affinity := text(spec, "sessionAffinity")
 	f.oneOf(p.To("sessionAffinity"), affinity, affinityTypes)
 	if affinity != "ClientIP" {
@@ -183,12 +183,12 @@ func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 // is null for a new service.
 func (o Options) ClusterIPs(service, old object.Value) field.ErrorList {
 	f := errorList{Options: o}
-	f.clusterIPs(service.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec"))
+	f.clusterIPs(service.At("spec"), old.At("spec"), (*fielderrors.Location)(nil).To("spec"))
 	return f.List
 }
 
 // clusterIPs checks the addresses of a service and their families.
-func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
+func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Location) {
 	ips := spec.At("clusterIPs")
 	all := ips.Items()
 	at := p.To("clusterIPs")
@@ -200,7 +200,7 @@ func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 	case first == "" && len(all) != 0:
 		f.Invalid(at, fielderrors.Show(ips), "must be empty when `clusterIP` is not specified")
 	}
-	var families seen
+	var families nameSet
 	for i, item := range spec.At("ipFamilies").Items() {
 		family := item.Str()
 		f.only(p.To("ipFamilies").Item(i), family, ipFamilies)
@@ -237,7 +237,7 @@ func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 }
 
 // dualStack demands addresses of both families.
-func (f *errorList) dualStack(ips object.Value, p *fielderrors.Place) {
+func (f *errorList) dualStack(ips object.Value, p *fielderrors.Location) {
 	both, err := netutils.IsDualStackIPStrings(list(ips))
 	if err != nil {
 		f.List = append(f.List, internalError(f.Path(p), fmt.Errorf("failed to check for dual stack with error:%v", err)))
@@ -247,7 +247,7 @@ func (f *errorList) dualStack(ips object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) familiesOfIPs(ips, families []object.Value, p *fielderrors.Place) {
+func (f *errorList) familiesOfIPs(ips, families []object.Value, p *fielderrors.Location) {
 	for i, item := range ips {
 		if i >= len(families) {
 			return
@@ -266,7 +266,7 @@ func (f *errorList) familiesOfIPs(ips, families []object.Value, p *fielderrors.P
 func (f *errorList) sourceRanges(service, old object.Value) {
 	balances := text(service.At("spec"), "type") == "LoadBalancer"
 	if ranges := service.At("spec", "loadBalancerSourceRanges").Items(); len(ranges) > 0 {
-		at := (*fielderrors.Place)(nil).To("spec").To("LoadBalancerSourceRanges")
+		at := (*fielderrors.Location)(nil).To("spec").To("LoadBalancerSourceRanges")
 		if !balances {
 			f.Forbidden(at, onlyWhenLoadBalancer)
 		}
@@ -280,7 +280,7 @@ func (f *errorList) sourceRanges(service, old object.Value) {
 	if !ok {
 		return
 	}
-	at := (*fielderrors.Place)(nil).To("metadata").To("annotations").Key(sourceRanges)
+	at := (*fielderrors.Location)(nil).To("metadata").To("annotations").Key(sourceRanges)
 	if !balances {
 		f.Forbidden(at, onlyWhenLoadBalancer)
 	}
@@ -302,7 +302,7 @@ func trimmed(texts []string) []string {
 
 // loadBalancerClass checks the class of the load balancer; was is the old spec.
 func (f *errorList) loadBalancerClass(spec, before object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec").To("loadBalancerClass")
+	at := (*fielderrors.Location)(nil).To("spec").To("loadBalancerClass")
 	class := spec.At("loadBalancerClass")
 	balances := text(spec, "type") == "LoadBalancer"
 	if balances && text(before, "type") == "LoadBalancer" && !object.Equal(class, before.At("loadBalancerClass")) {
@@ -323,7 +323,7 @@ func needsHealthCheck(spec object.Value) bool {
 	return text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-func (f *errorList) externalTraffic(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) externalTraffic(spec object.Value, p *fielderrors.Location) {
 	kind, policy := text(spec, "type"), text(spec, "externalTrafficPolicy")
 	external := kind == "LoadBalancer" || kind == "NodePort" || kind == "ClusterIP" && length(spec, "externalIPs") > 0
 	if external {
@@ -358,7 +358,7 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 	f.loadBalancerClass(spec, before)
 	if needsHealthCheck(spec) && needsHealthCheck(before) && number(spec, "healthCheckNodePort") != number(before,
 		"healthCheckNodePort") {
-		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("healthCheckNodePort"), fielderrors.Immutable)
+		f.Forbidden((*fielderrors.Location)(nil).To("spec").To("healthCheckNodePort"), fielderrors.Immutable)
 	}
 	f.service(service, old)
 }
@@ -366,7 +366,7 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 // clusterIPChanges allows addresses to be set if there are none, and a second one to be added or removed, and no other
 // change.
 func (f *errorList) clusterIPChanges(spec, before object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec").To("clusterIPs")
+	at := (*fielderrors.Location)(nil).To("spec").To("clusterIPs")
 	ips := spec.At("clusterIPs")
 	now, old := ips.Items(), before.At("clusterIPs").Items()
 	if len(now) == len(old) {
@@ -397,7 +397,7 @@ func (f *errorList) ipFamilyChanges(spec, before object.Value) {
 	if isHeadless(spec) || isHeadless(before) {
 		return
 	}
-	at := (*fielderrors.Place)(nil).To("spec").To("ipFamilies").Item(0)
+	at := (*fielderrors.Location)(nil).To("spec").To("ipFamilies").Item(0)
 	families := spec.At("ipFamilies")
 	now, old := families.Items(), before.At("ipFamilies").Items()
 	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
@@ -430,7 +430,7 @@ func serviceStatus(f *errorList, service, old object.Value) {
 
 // loadBalancer checks the addresses at which a service is reached from outside.
 func (f *errorList) loadBalancer(service, old object.Value) {
-	at := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress")
+	at := (*fielderrors.Location)(nil).To("status").To("loadBalancer").To("ingress")
 	ingress := service.At("status", "loadBalancer", "ingress").Items()
 	if len(ingress) > 0 && text(service.At("spec"), "type") != "LoadBalancer" {
 		f.Forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'")
@@ -460,7 +460,7 @@ func (f *errorList) loadBalancer(service, old object.Value) {
 }
 
 // hostname demands a name, not an address.
-func (f *errorList) hostname(p *fielderrors.Place, s string) {
+func (f *errorList) hostname(p *fielderrors.Location, s string) {
 	f.subdomain(p, s)
 	if netutils.ParseIPSloppy(s) != nil {
 		f.Invalid(p, s, "must be a DNS name, not an IP address")

@@ -25,7 +25,7 @@ var requiredMembers = map[string][]string{
 	"vsphereVolume":        {"volumePath"},
 }
 
-func (f *errorList) sharedSource(kind string, from object.Value, p *fielderrors.Place) {
+func (f *errorList) sharedSource(kind string, from object.Value, p *fielderrors.Location) {
 	for _, key := range requiredMembers[kind] {
 		f.requiredText(p.To(key), text(from, key))
 	}
@@ -73,26 +73,26 @@ func (f *errorList) sharedSource(kind string, from object.Value, p *fielderrors.
 	}
 }
 
-func (f *errorList) requiredList(p *fielderrors.Place, v object.Value) {
+func (f *errorList) requiredList(p *fielderrors.Location, v object.Value) {
 	if v.Len() == 0 {
 		f.Required(p, "")
 	}
 }
 
 // secretName demands the name of a secret that is referred to.
-func (f *errorList) secretName(from object.Value, p *fielderrors.Place) {
+func (f *errorList) secretName(from object.Value, p *fielderrors.Location) {
 	if secret := from.At("secretRef"); !secret.IsNull() {
 		f.requiredText(p.To("secretRef").To("name"), text(secret, "name"))
 	}
 }
 
-func (f *errorList) partition(from object.Value, p *fielderrors.Place) {
+func (f *errorList) partition(from object.Value, p *fielderrors.Location) {
 	if n := number(from, "partition"); n < 0 || n > maxPartition {
 		f.Invalid(p.To("partition"), n, "must be between 1 and 255, inclusive")
 	}
 }
 
-func (f *errorList) hostPath(from object.Value, p *fielderrors.Place) {
+func (f *errorList) hostPath(from object.Value, p *fielderrors.Location) {
 	file := text(from, "path")
 	if file == "" {
 		f.Required(p.To("path"), "")
@@ -109,7 +109,7 @@ var (
 )
 
 // iscsiName checks the name of a target or an initiator; prefix is the error for an invalid prefix.
-func (f *errorList) iscsiName(p *fielderrors.Place, s, prefix string) {
+func (f *errorList) iscsiName(p *fielderrors.Location, s, prefix string) {
 	good := true
 	switch {
 	case strings.HasPrefix(s, "iqn"):
@@ -126,7 +126,7 @@ func (f *errorList) iscsiName(p *fielderrors.Place, s, prefix string) {
 	}
 }
 
-func (f *errorList) iscsi(from object.Value, p *fielderrors.Place, prefix string) {
+func (f *errorList) iscsi(from object.Value, p *fielderrors.Location, prefix string) {
 	f.requiredText(p.To("targetPortal"), text(from, "targetPortal"))
 	if name := text(from, "iqn"); name == "" {
 		f.Required(p.To("iqn"), "")
@@ -142,7 +142,7 @@ func (f *errorList) iscsi(from object.Value, p *fielderrors.Place, prefix string
 	}
 }
 
-func (f *errorList) flocker(from object.Value, p *fielderrors.Place) {
+func (f *errorList) flocker(from object.Value, p *fielderrors.Location) {
 	name, id := text(from, "datasetName"), text(from, "datasetUUID")
 	if name == "" && id == "" {
 		f.Required(p, "one of datasetName and datasetUUID is required")
@@ -155,7 +155,7 @@ func (f *errorList) flocker(from object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) quobyte(from object.Value, p *fielderrors.Place) {
+func (f *errorList) quobyte(from object.Value, p *fielderrors.Location) {
 	const pairs = "must be a host:port pair or multiple pairs separated by commas"
 	registry := text(from, "registry")
 	switch {
@@ -173,7 +173,7 @@ func (f *errorList) quobyte(from object.Value, p *fielderrors.Place) {
 	f.requiredText(p.To("volume"), text(from, "volume"))
 }
 
-func (f *errorList) fibreChannel(from object.Value, p *fielderrors.Place) {
+func (f *errorList) fibreChannel(from object.Value, p *fielderrors.Location) {
 	targets, ids := from.At("targetWWNs"), from.At("wwids")
 	if targets.Len() == 0 && ids.Len() == 0 {
 		f.Required(p.To("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
@@ -192,7 +192,7 @@ func (f *errorList) fibreChannel(from object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) flexVolume(from object.Value, p *fielderrors.Place) {
+func (f *errorList) flexVolume(from object.Value, p *fielderrors.Location) {
 	f.requiredText(p.To("driver"), text(from, "driver"))
 	for _, option := range from.At("options").Members() {
 		namespace, _, _ := strings.Cut(option.Key, "/")
@@ -210,7 +210,7 @@ var (
 	blobDiskURIs    = []string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}
 )
 
-func (f *errorList) azureDisk(from object.Value, p *fielderrors.Place) {
+func (f *errorList) azureDisk(from object.Value, p *fielderrors.Location) {
 	f.requiredText(p.To("diskName"), text(from, "diskName"))
 	uri := text(from, "diskURI")
 	f.requiredText(p.To("diskURI"), uri)
@@ -227,7 +227,7 @@ func (f *errorList) azureDisk(from object.Value, p *fielderrors.Place) {
 
 const maxDriverName = 63
 
-func (f *errorList) csiDriverName(p *fielderrors.Place, name string) {
+func (f *errorList) csiDriverName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return

@@ -31,7 +31,7 @@ func volumeCreate(f *errorList, obj object.Value) { f.persistentVolume(obj, fals
 func (f *errorList) persistentVolume(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
-	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*fielderrors.Place)(nil).To("spec"))
+	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*fielderrors.Location)(nil).To("spec"))
 	if !has(obj.At("metadata", "annotations"), mountOptions) {
 		return
 	}
@@ -40,11 +40,11 @@ func (f *errorList) persistentVolume(obj object.Value, lenient bool) {
 			return
 		}
 	}
-	f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations").To(mountOptions),
+	f.Forbidden((*fielderrors.Location)(nil).To("metadata").To("annotations").To(mountOptions),
 		"may not specify mount options for this volume type")
 }
 
-func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *fielderrors.Place) {
+func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *fielderrors.Location) {
 	f.requiredList(p.To("accessModes"), spec.At("accessModes"))
 	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
 	f.volumeCapacity(spec.At("capacity"), p.To("capacity"))
@@ -78,7 +78,7 @@ func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *
 	}
 }
 
-func (f *errorList) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeCapacity(capacity object.Value, p *fielderrors.Location) {
 	f.requiredList(p, capacity)
 	if _, ok := capacity.Get("storage"); !ok || capacity.Len() > 1 {
 		f.InvalidEnum(p, fielderrors.Show(capacity), []string{"storage"})
@@ -89,7 +89,7 @@ func (f *errorList) volumeCapacity(capacity object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *errorList) volumeSources(spec object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) volumeSources(spec object.Value, name string, p *fielderrors.Location) {
 	n := 0
 	for _, kind := range persistentSources {
 		from := spec.At(kind.key)
@@ -110,7 +110,7 @@ func (f *errorList) volumeSources(spec object.Value, name string, p *fielderrors
 	}
 }
 
-func (f *errorList) persistentSource(kind string, from object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) persistentSource(kind string, from object.Value, name string, p *fielderrors.Location) {
 	switch kind {
 	case "local":
 		if file := text(from, "path"); file == "" {
@@ -152,7 +152,7 @@ func (f *errorList) persistentSource(kind string, from object.Value, name string
 	}
 }
 
-func (f *errorList) csiVolume(from object.Value, p *fielderrors.Place) {
+func (f *errorList) csiVolume(from object.Value, p *fielderrors.Location) {
 	f.csiDriverName(p.To("driver"), text(from, "driver"))
 	f.requiredText(p.To("volumeHandle"), text(from, "volumeHandle"))
 	for _, key := range [...]string{"controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef",
@@ -171,7 +171,7 @@ func (f *errorList) csiVolume(from object.Value, p *fielderrors.Place) {
 }
 
 // inlineVolume checks a volume inside a VolumeAttachment.
-func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Location) {
 	const inline = " in the context of inline volumes"
 	forbid := func(key string, set bool, what string) {
 		if set {
@@ -198,7 +198,7 @@ func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Place) {
 }
 
 func volumeUpdate(f *errorList, obj, old object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	spec, previous := obj.At("spec"), old.At("spec")
 	lenient := false
 	for _, term := range previous.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
@@ -237,7 +237,7 @@ func (f *errorList) volumeSourceChange(spec, previous object.Value) {
 		now = now.With("csi", now.At("csi").Without("controllerExpandSecretRef"))
 	}
 	if !same(now, before) {
-		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("persistentvolumesource"),
+		f.Forbidden((*fielderrors.Location)(nil).To("spec").To("persistentvolumesource"),
 			"spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
 	}
 }

@@ -26,11 +26,11 @@ var (
 )
 
 // volumes checks the volumes of a pod and records the valid ones.
-func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
+func (f *errorList) volumes(r *podRules, p *fielderrors.Location) {
 	volumes := r.spec.At("volumes").Items()
 	valid := make([]object.Value, 0, len(volumes))
 	claims := ephemeralClaims(text(r.meta, "name"), volumes)
-	var names seen
+	var names nameSet
 	for i, volume := range volumes {
 		p := p.Item(i)
 		name := text(volume, "name")
@@ -54,7 +54,7 @@ func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
 
 // ephemeralClaims are the names of the claims that the cluster will make for a pod's ephemeral volumes. The name of a
 // template's pods is not known, and is empty here.
-func ephemeralClaims(pod string, volumes []object.Value) (names seen) {
+func ephemeralClaims(pod string, volumes []object.Value) (names nameSet) {
 	for _, volume := range volumes {
 		if pod != "" && has(volume, "ephemeral") {
 			names.add(pod + "-" + text(volume, "name"))
@@ -80,7 +80,7 @@ var podSources = []source{
 }
 
 // volume checks the source of a volume. A volume without one has become an emptyDir (SetDefaults_Volume).
-func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
+func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Location) {
 	n := 0
 	for _, kind := range podSources {
 		from := volume.At(kind.key)
@@ -109,7 +109,7 @@ func or(s, otherwise string) string {
 }
 
 // podSource checks the kinds that only a pod has; those that a persistent volume has too are elsewhere.
-func (f *errorList) podSource(r *podRules, kind string, from, volume object.Value, p *fielderrors.Place) {
+func (f *errorList) podSource(r *podRules, kind string, from, volume object.Value, p *fielderrors.Location) {
 	switch kind {
 	case "emptyDir":
 		if limit := quantity(from.At("sizeLimit")); limit.Sign() < 0 {
@@ -157,7 +157,7 @@ func (f *errorList) podSource(r *podRules, kind string, from, volume object.Valu
 	}
 }
 
-func (f *errorList) ephemeralVolume(r *podRules, from object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) ephemeralVolume(r *podRules, from object.Value, name string, p *fielderrors.Location) {
 	template := from.At("volumeClaimTemplate")
 	if template.IsNull() {
 		f.Required(p.To("volumeClaimTemplate"), "")
@@ -172,26 +172,26 @@ func (f *errorList) ephemeralVolume(r *podRules, from object.Value, name string,
 	}
 }
 
-func (f *errorList) mode(p *fielderrors.Place, v object.Value) {
+func (f *errorList) mode(p *fielderrors.Location, v object.Value) {
 	if v.Int() < 0 || v.Int() > maxMode {
 		f.Invalid(p, v.Int(), fileMode)
 	}
 }
 
-func (f *errorList) keysToPaths(items object.Value, p *fielderrors.Place) {
+func (f *errorList) keysToPaths(items object.Value, p *fielderrors.Location) {
 	for i, item := range items.Items() {
 		f.keyToPath(item, p.Item(i))
 	}
 }
 
-func (f *errorList) keyToPath(item object.Value, p *fielderrors.Place) {
+func (f *errorList) keyToPath(item object.Value, p *fielderrors.Location) {
 	f.requiredText(p.To("key"), text(item, "key"))
 	f.requiredText(p.To("path"), text(item, "path"))
 	f.localPath(p.To("path"), text(item, "path"))
 	f.mode(p.To("mode"), item.At("mode"))
 }
 
-func (f *errorList) downwardFile(file object.Value, p *fielderrors.Place) {
+func (f *errorList) downwardFile(file object.Value, p *fielderrors.Location) {
 	f.requiredText(p.To("path"), text(file, "path"))
 	f.localPath(p.To("path"), text(file, "path"))
 	field, amount := file.At("fieldRef"), file.At("resourceFieldRef")
@@ -210,14 +210,14 @@ func (f *errorList) downwardFile(file object.Value, p *fielderrors.Place) {
 }
 
 // descending demands a relative path that does not go up.
-func (f *errorList) descending(p *fielderrors.Place, s string) {
+func (f *errorList) descending(p *fielderrors.Location, s string) {
 	if path.IsAbs(s) {
 		f.Invalid(p, s, "must be a relative path")
 	}
 	f.noBacksteps(p, s)
 }
 
-func (f *errorList) noBacksteps(p *fielderrors.Place, s string) {
+func (f *errorList) noBacksteps(p *fielderrors.Location, s string) {
 	if hasBacksteps(s) {
 		f.Invalid(p, s, "must not contain '..'")
 	}
@@ -234,7 +234,7 @@ func hasBacksteps(s string) bool {
 }
 
 // localPath demands a relative path that neither goes up nor begins with two dots.
-func (f *errorList) localPath(p *fielderrors.Place, s string) {
+func (f *errorList) localPath(p *fielderrors.Location, s string) {
 	f.descending(p, s)
 	if strings.HasPrefix(s, "..") && !strings.HasPrefix(s, "../") {
 		f.Invalid(p, s, "must not start with '..'")
@@ -242,8 +242,8 @@ func (f *errorList) localPath(p *fielderrors.Place, s string) {
 }
 
 // projected checks the sources of a projected volume; no two of them may write the same path.
-func (f *errorList) projected(r *podRules, from object.Value, p *fielderrors.Place) {
-	var paths seen
+func (f *errorList) projected(r *podRules, from object.Value, p *fielderrors.Location) {
+	var paths nameSet
 	for i, source := range from.At("sources").Items() {
 		at := p.To("sources").Item(i)
 		n := 0
@@ -291,7 +291,7 @@ func (f *errorList) projected(r *podRules, from object.Value, p *fielderrors.Pla
 
 const conflictingPaths = "conflicting duplicate paths"
 
-func (f *errorList) projectedPath(file string, paths *seen, p *fielderrors.Place) {
+func (f *errorList) projectedPath(file string, paths *nameSet, p *fielderrors.Location) {
 	if file != "" && paths.add(file) {
 		f.Invalid(p, file, conflictingPaths)
 	}
@@ -303,7 +303,7 @@ const (
 )
 
 // projectedToken checks a token for the pod's account; volume is the place that the reference reports for its path.
-func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Place) {
+func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Location) {
 	seconds := number(token, "expirationSeconds")
 	if seconds < minTokenSeconds {
 		f.Invalid(p.To("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes")
@@ -318,7 +318,7 @@ func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *f
 	}
 }
 
-func (f *errorList) projectedBundle(bundle object.Value, p *fielderrors.Place) {
+func (f *errorList) projectedBundle(bundle object.Value, p *fielderrors.Location) {
 	name, signer := bundle.At("name"), bundle.At("signerName")
 	switch {
 	case !name.IsNull() && !signer.IsNull():
@@ -352,7 +352,7 @@ var selectorOrder = []string{"matchLabels"}
 
 var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
-func (f *errorList) projectedCertificate(certificate object.Value, paths *seen, p, volume *fielderrors.Place) {
+func (f *errorList) projectedCertificate(certificate object.Value, paths *nameSet, p, volume *fielderrors.Location) {
 	f.signerName(p.To("signerName"), text(certificate, "signerName"))
 	f.userAnnotations(certificate.At("userAnnotations"), p.To("userAnnotations"))
 	if key := text(certificate, "keyType"); !holds(keyTypes, key) {
@@ -374,7 +374,7 @@ func (f *errorList) projectedCertificate(certificate object.Value, paths *seen, 
 	}
 }
 
-func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielderrors.Place) {
+func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielderrors.Location) {
 	const shortest, longest, longestOwn = 3600, 91 * 24 * 3600, 24 * 3600
 	if seconds < shortest {
 		f.Invalid(p, seconds, "if provided, maxExpirationSeconds must be >= 3600")
@@ -389,9 +389,9 @@ func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielder
 }
 
 // volumeMounts checks the mounts of a pod's volumes in a container.
-func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielderrors.Location) {
 	devices := pathsOf(container.At("volumeDevices"), "devicePath")
-	var points seen
+	var points nameSet
 	for i, mount := range container.At("volumeMounts").Items() {
 		at := p.Item(i)
 		name, point := text(mount, "name"), text(mount, "mountPath")
@@ -414,7 +414,7 @@ func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielder
 	}
 }
 
-func (f *errorList) subPaths(mount object.Value, p, at *fielderrors.Place) {
+func (f *errorList) subPaths(mount object.Value, p, at *fielderrors.Location) {
 	sub, expr := text(mount, "subPath"), text(mount, "subPathExpr")
 	f.descending(p.To("subPath"), sub)
 	f.descending(p.To("subPathExpr"), expr)
@@ -423,7 +423,7 @@ func (f *errorList) subPaths(mount object.Value, p, at *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Place) {
+func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Location) {
 	propagation := text(mount, "mountPropagation")
 	if has(mount, "mountPropagation") {
 		f.only(p.To("mountPropagation"), propagation, mountPropagations)
@@ -449,7 +449,7 @@ func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Pla
 }
 
 // taken are the names and paths of mounts or devices. If a name is repeated, the path of the last one counts.
-type taken struct{ names, paths seen }
+type taken struct{ names, paths nameSet }
 
 func pathsOf(items object.Value, key string) (t taken) {
 	for _, item := range slices.Backward(items.Items()) {
@@ -461,9 +461,9 @@ func pathsOf(items object.Value, key string) (t taken) {
 }
 
 // volumeDevices checks the paths of volumes that a container uses as raw devices.
-func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielderrors.Location) {
 	mounts := pathsOf(container.At("volumeMounts"), "mountPath")
-	var names, paths seen
+	var names, paths nameSet
 	for i, device := range container.At("volumeDevices").Items() {
 		p := p.Item(i)
 		name, file := text(device, "name"), text(device, "devicePath")
@@ -501,7 +501,7 @@ func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielde
 }
 
 // amountPositive demands a quantity above zero.
-func (f *errorList) amountPositive(p *fielderrors.Place, amount resource.Quantity) {
+func (f *errorList) amountPositive(p *fielderrors.Location, amount resource.Quantity) {
 	if amount.Sign() <= 0 {
 		f.Invalid(p, amount.String(), notPositive)
 	}

@@ -23,13 +23,13 @@ func endpointSliceCreate(f *errorList, obj object.Value) { f.endpointSlice(obj, 
 func endpointSliceUpdate(f *errorList, obj, old object.Value) {
 	f.endpointSlice(obj, old)
 	if text(obj, "addressType") != text(old, "addressType") {
-		f.changed((*fielderrors.Place)(nil).To("addressType"))
+		f.changed((*fielderrors.Location)(nil).To("addressType"))
 	}
 }
 
 func (f *errorList) endpointSlice(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	kind := text(obj, "addressType")
 	f.oneOf(root.To("addressType"), kind, addressTypes)
 	f.slicePorts(obj.At("ports"), root.To("ports"))
@@ -46,12 +46,12 @@ func (f *errorList) endpointSlice(obj, old object.Value) {
 	}
 }
 
-func (f *errorList) slicePorts(ports object.Value, p *fielderrors.Place) {
+func (f *errorList) slicePorts(ports object.Value, p *fielderrors.Location) {
 	if ports.Len() > maxSlicePorts {
 		f.TooMany(p, ports.Len(), maxSlicePorts)
 		return
 	}
-	var names seen
+	var names nameSet
 	for i, port := range ports.Items() {
 		p := p.Item(i)
 		name := text(port, "name")
@@ -68,7 +68,7 @@ func (f *errorList) slicePorts(ports object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) endpoint(endpoint object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) endpoint(endpoint object.Value, kind string, p *fielderrors.Location) {
 	addresses := endpoint.At("addresses")
 	if addresses.Len() == 0 {
 		f.Required(p.To("addresses"), "")
@@ -87,7 +87,7 @@ func (f *errorList) endpoint(endpoint object.Value, kind string, p *fielderrors.
 	f.hints(endpoint.At("hints"), p.To("hints"))
 }
 
-func (f *errorList) sliceAddress(address, kind string, all, p *fielderrors.Place) {
+func (f *errorList) sliceAddress(address, kind string, all, p *fielderrors.Location) {
 	before := len(f.List)
 	switch kind {
 	case "IPv4":
@@ -110,14 +110,14 @@ func (f *errorList) sliceAddress(address, kind string, all, p *fielderrors.Place
 	}
 }
 
-func (f *errorList) hints(hints object.Value, p *fielderrors.Place) {
+func (f *errorList) hints(hints object.Value, p *fielderrors.Location) {
 	for _, key := range [...]string{"forZones", "forNodes"} {
 		list := hints.At(key)
 		if list.Len() > maxHints {
 			f.TooMany(p.To(key), list.Len(), maxHints)
 			return
 		}
-		var names seen
+		var names nameSet
 		for i, hint := range list.Items() {
 			p := p.To(key).Item(i).To("name")
 			name := text(hint, "name")

@@ -15,7 +15,7 @@ type errorList struct {
 }
 
 // changed is the error for a change of an immutable member, if the reference does not print its value.
-func (f *errorList) changed(p *fielderrors.Place) {
+func (f *errorList) changed(p *fielderrors.Location) {
 	f.Invalid(p, fielderrors.Show(object.Nil), fielderrors.Immutable)
 }
 

@@ -27,7 +27,7 @@ var (
 
 // event checks the fields that Events of both groups have.
 func (f *errorList) event(obj object.Value, names eventNames) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
 	timed := has(obj, "eventTime")
 	elsewhere := namespace != involved
@@ -65,7 +65,7 @@ var coreEventKind = Kind{
 var eventsEventKind = Kind{create: eventCreate, update: eventUpdate}
 
 func eventCreate(f *errorList, obj object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.qualifiedFinalizers(obj)
 	f.event(obj, eventsEvent)
 	f.eventSeries(obj)
@@ -92,7 +92,7 @@ func (f *errorList) eventSeries(obj object.Value) {
 	if series.IsNull() {
 		return
 	}
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	if number(series, "count") < 2 {
 		f.Invalid(root.To("series.count"), "", "should be at least 2")
 	}
@@ -152,7 +152,7 @@ func eventUpdate(f *errorList, obj, old object.Value) {
 	for _, constant := range eventConstants() {
 		now, before := obj.At(constant.member), old.At(constant.member)
 		if !object.Equal(now, before) {
-			f.Invalid((*fielderrors.Place)(nil).To(constant.name), constant.form(now), fielderrors.Immutable)
+			f.Invalid((*fielderrors.Location)(nil).To(constant.name), constant.form(now), fielderrors.Immutable)
 		}
 	}
 }

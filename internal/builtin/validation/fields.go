@@ -21,16 +21,16 @@ const (
 	maxID       = 1<<31 - 1
 )
 
-func (f *errorList) label(p *fielderrors.Place, s string) { f.Each(p, s, objectmeta.LabelErrors(s)) }
-func (f *errorList) subdomain(p *fielderrors.Place, s string) {
+func (f *errorList) label(p *fielderrors.Location, s string) { f.Each(p, s, objectmeta.LabelErrors(s)) }
+func (f *errorList) subdomain(p *fielderrors.Location, s string) {
 	f.Each(p, s, objectmeta.SubdomainErrors(s))
 }
-func (f *errorList) qualified(p *fielderrors.Place, s string) {
+func (f *errorList) qualified(p *fielderrors.Location, s string) {
 	f.Each(p, s, objectmeta.LabelKeyErrors(s))
 }
 
 // requiredLabel demands a DNS label.
-func (f *errorList) requiredLabel(p *fielderrors.Place, s string) {
+func (f *errorList) requiredLabel(p *fielderrors.Location, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -39,40 +39,40 @@ func (f *errorList) requiredLabel(p *fielderrors.Place, s string) {
 }
 
 // requiredText demands that a text is not empty.
-func (f *errorList) requiredText(p *fielderrors.Place, s string) {
+func (f *errorList) requiredText(p *fielderrors.Location, s string) {
 	if s == "" {
 		f.Required(p, "")
 	}
 }
 
-func (f *errorList) nonNegative(p *fielderrors.Place, n int64) {
+func (f *errorList) nonNegative(p *fielderrors.Location, n int64) {
 	if n < 0 {
 		f.Invalid(p, n, fielderrors.NotNegative)
 	}
 }
 
-func (f *errorList) positive(p *fielderrors.Place, n int64) {
+func (f *errorList) positive(p *fielderrors.Location, n int64) {
 	if n <= 0 {
 		f.Invalid(p, n, notPositive)
 	}
 }
 
 // within demands a number between two others.
-func (f *errorList) within(p *fielderrors.Place, n, low, high int64) {
+func (f *errorList) within(p *fielderrors.Location, n, low, high int64) {
 	if n < low || n > high {
 		f.Invalid(p, n, utilvalidation.InclusiveRangeError(int(low), int(high)))
 	}
 }
 
 // id demands the valid ID of a user or a group, if it is set.
-func (f *errorList) id(p *fielderrors.Place, v object.Value) {
+func (f *errorList) id(p *fielderrors.Location, v object.Value) {
 	f.within(p, v.Int(), 0, maxID)
 }
 
-func (f *errorList) port(p *fielderrors.Place, n int64) { f.within(p, n, 1, maxPort) }
+func (f *errorList) port(p *fielderrors.Location, n int64) { f.within(p, n, 1, maxPort) }
 
 // portOrName demands the number or the name of a port.
-func (f *errorList) portOrName(p *fielderrors.Place, v object.Value) {
+func (f *errorList) portOrName(p *fielderrors.Location, v object.Value) {
 	if v.Kind() == object.String {
 		f.Each(p, v.Str(), portNameErrors(v.Str()))
 		return
@@ -81,7 +81,7 @@ func (f *errorList) portOrName(p *fielderrors.Place, v object.Value) {
 }
 
 // oneOf demands a value of an enum. An empty one is missing.
-func (f *errorList) oneOf(p *fielderrors.Place, s string, supported []string) {
+func (f *errorList) oneOf(p *fielderrors.Location, s string, supported []string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -90,14 +90,14 @@ func (f *errorList) oneOf(p *fielderrors.Place, s string, supported []string) {
 }
 
 // only demands a value of an enum; an empty value is an unsupported one.
-func (f *errorList) only(p *fielderrors.Place, s string, supported []string) {
+func (f *errorList) only(p *fielderrors.Location, s string, supported []string) {
 	if !slices.Contains(supported, s) {
 		f.Unsupported(p, s, supported)
 	}
 }
 
 // onlyIfSet is only for a member that may be missing.
-func (f *errorList) onlyIfSet(p *fielderrors.Place, v object.Value, supported []string) {
+func (f *errorList) onlyIfSet(p *fielderrors.Location, v object.Value, supported []string) {
 	if !v.IsNull() {
 		f.only(p, v.Str(), supported)
 	}
@@ -146,7 +146,7 @@ func envNameErrors(s string) []string {
 }
 
 // labelSelector checks a selector; a null one is valid. lenient accepts invalid values, because they are stored.
-func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
+func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Location, lenient bool) {
 	objectmeta.Labels(&f.Errors, selector.At("matchLabels"), p.To("matchLabels"))
 	for i, requirement := range selector.At("matchExpressions").Items() {
 		f.labelRequirement(requirement, p.To("matchExpressions").Item(i), lenient)
@@ -160,7 +160,7 @@ func invalidSelector(selector object.Value) bool {
 	return len(f.List) > 0
 }
 
-func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
+func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Location, lenient bool) {
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
 		if length(requirement, "values") == 0 {
@@ -177,7 +177,7 @@ func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Pl
 }
 
 // keyAndValues checks a requirement apart from its operator.
-func (f *errorList) keyAndValues(requirement object.Value, p *fielderrors.Place, lenient bool) {
+func (f *errorList) keyAndValues(requirement object.Value, p *fielderrors.Location, lenient bool) {
 	f.qualified(p.To("key"), text(requirement, "key"))
 	if lenient {
 		return

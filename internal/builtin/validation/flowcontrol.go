@@ -73,7 +73,7 @@ func groupSubject(name string) object.Value {
 
 func flowSchemaCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
 	precedence := number(spec, "matchingPrecedence")
 	if precedence <= 0 {
@@ -104,7 +104,7 @@ func flowSchemaCreate(f *errorList, obj object.Value) {
 	f.flowConditions(obj)
 }
 
-func (f *errorList) flowRule(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowRule(rule object.Value, p *fielderrors.Location) {
 	subjects := rule.At("subjects")
 	if subjects.Len() == 0 {
 		f.Required(p.To("subjects"), "subjects must contain at least one value")
@@ -132,7 +132,7 @@ func (f *errorList) flowRule(rule object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Place) {
+func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Location) {
 	kind := text(subject, "kind")
 	if !holds(flowSubjects, kind) {
 		f.Unsupported(p.To("kind"), kind, flowSubjects)
@@ -166,7 +166,7 @@ func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Place) {
 }
 
 // starAlone demands a list that is not empty, and that a star is its only item if it is present.
-func (f *errorList) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
+func (f *errorList) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Location) {
 	values := rule.At(key)
 	if values.Len() == 0 {
 		f.Required(p.To(key), missing)
@@ -175,7 +175,7 @@ func (f *errorList) starAlone(rule object.Value, key, missing, others string, p 
 	}
 }
 
-func (f *errorList) flowVerbs(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowVerbs(rule object.Value, p *fielderrors.Location) {
 	verbs := rule.At("verbs")
 	f.starAlone(rule, "verbs", "verbs must contain at least one value", "other verbs", p)
 	known := func(v object.Value) bool { return holds(flowVerbs, v.Str()) }
@@ -184,7 +184,7 @@ func (f *errorList) flowVerbs(rule object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) flowResources(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowResources(rule object.Value, p *fielderrors.Location) {
 	f.flowVerbs(rule, p)
 	f.starAlone(rule, "apiGroups", "resource rules must supply at least one api group", "other api groups", p)
 	f.starAlone(rule, "resources", "resource rules must supply at least one resource", "other resources", p)
@@ -210,7 +210,7 @@ func (f *errorList) flowResources(rule object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) urlPath(p *fielderrors.Place, path string) {
+func (f *errorList) urlPath(p *fielderrors.Location, path string) {
 	stars := strings.Count(path, "*")
 	switch {
 	case path == "":
@@ -227,9 +227,9 @@ func (f *errorList) urlPath(p *fielderrors.Place, path string) {
 }
 
 func (f *errorList) flowConditions(obj object.Value) {
-	var types seen
+	var types nameSet
 	for i, condition := range obj.At("status", "conditions").Items() {
-		p := (*fielderrors.Place)(nil).To("status").To("conditions").Item(i).To("type")
+		p := (*fielderrors.Location)(nil).To("status").To("conditions").Item(i).To("type")
 		kind := text(condition, "type")
 		if types.add(kind) {
 			f.Duplicate(p, fielderrors.Word(kind))
@@ -241,10 +241,10 @@ func (f *errorList) flowConditions(obj object.Value) {
 func priorityLevelCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	if has(obj.At("metadata", "annotations"), keepZeroAnnotation) {
-		f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations"),
+		f.Forbidden((*fielderrors.Location)(nil).To("metadata").To("annotations"),
 			"annotation '"+keepZeroAnnotation+"' is forbidden")
 	}
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
 	kind := text(spec, "type")
 	if (name == exempt) != (kind == "Exempt") {
@@ -271,7 +271,7 @@ func priorityLevelCreate(f *errorList, obj object.Value) {
 }
 
 // goesWith forbids a member unless the type is the named one, and can require it for that type.
-func (f *errorList) goesWith(member object.Value, named, needed bool, p *fielderrors.Place) {
+func (f *errorList) goesWith(member object.Value, named, needed bool, p *fielderrors.Location) {
 	switch {
 	case !named && !member.IsNull():
 		f.Forbidden(p, "")
@@ -280,20 +280,20 @@ func (f *errorList) goesWith(member object.Value, named, needed bool, p *fielder
 	}
 }
 
-func (f *errorList) concurrencyShares(config object.Value, p *fielderrors.Place) {
+func (f *errorList) concurrencyShares(config object.Value, p *fielderrors.Location) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
 		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
 	f.lendable(config, p)
 }
 
-func (f *errorList) lendable(config object.Value, p *fielderrors.Place) {
+func (f *errorList) lendable(config object.Value, p *fielderrors.Location) {
 	if percent := number(config, "lendablePercent"); percent < 0 || percent > 100 {
 		f.Invalid(p.To("lendablePercent"), percent, "must be between 0 and 100, inclusive")
 	}
 }
 
-func (f *errorList) limited(config object.Value, p *fielderrors.Place) {
+func (f *errorList) limited(config object.Value, p *fielderrors.Location) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
 		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
@@ -312,7 +312,7 @@ func (f *errorList) limited(config object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) queuing(queuing object.Value, p *fielderrors.Place) {
+func (f *errorList) queuing(queuing object.Value, p *fielderrors.Location) {
 	queues, hand := number(queuing, "queues"), number(queuing, "handSize")
 	if limit := number(queuing, "queueLengthLimit"); limit <= 0 {
 		f.Invalid(p.To("queueLengthLimit"), limit, "must be positive")
@@ -341,7 +341,7 @@ func entropyBits(deck, hand int64) int {
 
 // fixedPriorityLevel refuses changes of the mandatory priority levels, except of the field exempt in the one of that
 // name.
-func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Location) {
 	switch name {
 	case exempt:
 		if !same(spec.Without("exempt"), object.Fields("type", object.StringOf("Exempt"))) {

@@ -69,34 +69,34 @@ var (
 func evictionRequestCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.unnamed(obj)
-	f.evictionRequestSpec(created(obj.At("spec")), (*fielderrors.Place)(nil).To("spec"))
+	f.evictionRequestSpec(created(obj.At("spec")), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func evictionRequestUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.evictionRequestSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Place)(nil).To("spec"))
+	f.evictionRequestSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func evictionRequestStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.evictionProgress(changedFrom(obj.At("status"), old.At("status")), (*fielderrors.Place)(nil).To("status"))
+	f.evictionProgress(changedFrom(obj.At("status"), old.At("status")), (*fielderrors.Location)(nil).To("status"))
 }
 
 func evictionCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.unnamed(obj)
-	f.evictionTarget(created(obj.At("spec", "target")), (*fielderrors.Place)(nil).To("spec").To("target"))
+	f.evictionTarget(created(obj.At("spec", "target")), (*fielderrors.Location)(nil).To("spec").To("target"))
 }
 
 func evictionUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.evictionTarget(changedFrom(obj.At("spec", "target"), old.At("spec", "target")),
-		(*fielderrors.Place)(nil).To("spec").To("target"))
+		(*fielderrors.Location)(nil).To("spec").To("target"))
 }
 
 func evictionStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	r, p := changedFrom(obj.At("status"), old.At("status")), (*fielderrors.Place)(nil).To("status")
+	r, p := changedFrom(obj.At("status"), old.At("status")), (*fielderrors.Location)(nil).To("status")
 	f.evictionProgress(r, p)
 	f.requesters(r.member("requesters"), p.To("requesters"))
 	f.declaredResponders(r.member("targetResponders"), p.To("targetResponders"))
@@ -110,12 +110,12 @@ func evictionStatus(f *errorList, obj, old object.Value) {
 // unnamed is the error of generated rules for an object without a name, which the common rules of metadata refuse, too.
 func (f *errorList) unnamed(obj object.Value) {
 	if name := text(obj.At("metadata"), "name"); name == "" {
-		f.longName((*fielderrors.Place)(nil).To("metadata").To("name"), name)
+		f.longName((*fielderrors.Location)(nil).To("metadata").To("name"), name)
 	}
 }
 
 // evictionRequestSpec checks who wants what to be evicted.
-func (f *errorList) evictionRequestSpec(r revised, p *fielderrors.Place) {
+func (f *errorList) evictionRequestSpec(r revised, p *fielderrors.Location) {
 	f.evictionTarget(r.member("target"), p.To("target"))
 	if requester, at := r.member("requester"), p.To("requester"); !requester.unchanged() {
 		name := requester.value.Str()
@@ -135,7 +135,7 @@ func (f *errorList) evictionRequestSpec(r revised, p *fielderrors.Place) {
 }
 
 // evictionTarget checks the immutable target: a Pod.
-func (f *errorList) evictionTarget(r revised, p *fielderrors.Place) {
+func (f *errorList) evictionTarget(r revised, p *fielderrors.Location) {
 	if !f.immutableMember(r, p) {
 		return
 	}
@@ -157,7 +157,7 @@ func (f *errorList) evictionTarget(r revised, p *fielderrors.Place) {
 }
 
 // ownDomain refuses a requester or a responder in the domains of Kubernetes.
-func (f *errorList) ownDomain(name string, p *fielderrors.Place) {
+func (f *errorList) ownDomain(name string, p *fielderrors.Location) {
 	domain, _, _ := strings.Cut(name, "/")
 	domain = strings.TrimRight(strings.TrimSpace(strings.ToLower(domain)), ".")
 	for _, reserved := range [...]string{"k8s.io", "kubernetes.io"} {
@@ -168,12 +168,12 @@ func (f *errorList) ownDomain(name string, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) prefixedKey(name string, p *fielderrors.Place) {
+func (f *errorList) prefixedKey(name string, p *fielderrors.Location) {
 	f.Each(p, name, content.IsPrefixedLabelKey(name))
 }
 
 // requiredKey is prefixedKey for a member that must be set, in an item of a list.
-func (f *errorList) requiredKey(r revised, p *fielderrors.Place) {
+func (f *errorList) requiredKey(r revised, p *fielderrors.Location) {
 	switch name := r.value.Str(); {
 	case r.unchanged():
 	case name == "":
@@ -184,7 +184,7 @@ func (f *errorList) requiredKey(r revised, p *fielderrors.Place) {
 }
 
 // evictionProgress checks what both kinds have in their status.
-func (f *errorList) evictionProgress(r revised, p *fielderrors.Place) {
+func (f *errorList) evictionProgress(r revised, p *fielderrors.Location) {
 	conditions, at := r.member("conditions"), p.To("conditions")
 	f.conditions(conditions.value, at)
 	if !conditions.unchanged() {
@@ -204,7 +204,7 @@ func (f *errorList) evictionProgress(r revised, p *fielderrors.Place) {
 }
 
 // mapped checks a list whose items have names, by generated rules, and says whether its items must be checked.
-func (f *errorList) mapped(r revised, limit int, order []jsonField, p *fielderrors.Place) bool {
+func (f *errorList) mapped(r revised, limit int, order []jsonField, p *fielderrors.Location) bool {
 	if r.unchanged() || f.tooMany(r.value, limit, p) {
 		return false
 	}
@@ -212,7 +212,7 @@ func (f *errorList) mapped(r revised, limit int, order []jsonField, p *fielderro
 	return true
 }
 
-func (f *errorList) requesters(r revised, p *fielderrors.Place) {
+func (f *errorList) requesters(r revised, p *fielderrors.Location) {
 	if !f.mapped(r, maxEvictionRequesters, requesterOrder, p) {
 		return
 	}
@@ -226,7 +226,7 @@ func (f *errorList) requesters(r revised, p *fielderrors.Place) {
 }
 
 // declaredResponders are the generated rules of the responders.
-func (f *errorList) declaredResponders(r revised, p *fielderrors.Place) {
+func (f *errorList) declaredResponders(r revised, p *fielderrors.Location) {
 	if !f.mapped(r, maxEvictionResponders, responderOrder, p) {
 		return
 	}
@@ -248,7 +248,7 @@ func (f *errorList) declaredResponders(r revised, p *fielderrors.Place) {
 }
 
 // podResponders are the rules of the responders that a Pod, or a template of Pods, names.
-func (f *errorList) podResponders(r revised, p *fielderrors.Place) {
+func (f *errorList) podResponders(r revised, p *fielderrors.Location) {
 	if !f.mapped(r, maxPodResponders, podResponderOrder, p) {
 		return
 	}
@@ -271,7 +271,7 @@ func (f *errorList) podResponders(r revised, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) responderPriority(priority object.Value, p *fielderrors.Place) {
+func (f *errorList) responderPriority(priority object.Value, p *fielderrors.Location) {
 	f.atLeast(priority, 0, p)
 	if n := priority.Int(); n > maxResponderPriority {
 		f.Invalid(p, n, content.MaxError(maxResponderPriority))
@@ -279,7 +279,7 @@ func (f *errorList) responderPriority(priority object.Value, p *fielderrors.Plac
 }
 
 // setOnce demands that an update neither changes nor removes a member that is set, and says whether it was not set.
-func (f *errorList) setOnce(r revised, p *fielderrors.Place) bool {
+func (f *errorList) setOnce(r revised, p *fielderrors.Location) bool {
 	switch {
 	case r.unchanged() || r.old.IsNull():
 		return true
@@ -292,7 +292,7 @@ func (f *errorList) setOnce(r revised, p *fielderrors.Place) bool {
 }
 
 // declaredReports are the generated rules of what the responders report.
-func (f *errorList) declaredReports(r revised, p *fielderrors.Place) {
+func (f *errorList) declaredReports(r revised, p *fielderrors.Location) {
 	if !f.mapped(r, maxEvictionResponders, reportOrder, p) {
 		return
 	}
@@ -309,7 +309,7 @@ func (f *errorList) declaredReports(r revised, p *fielderrors.Place) {
 }
 
 // finalConditions refuses that an eviction that has succeeded or failed goes on, and says whether it has.
-func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors.Place) (final bool) {
+func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors.Location) (final bool) {
 	const success, failure = "TargetEvicted", "Failed"
 	isTrue := func(kind string) bool { return text(conditionOf(conditions, kind), "status") == "True" }
 	final = isTrue(success) || isTrue(failure)
@@ -360,7 +360,7 @@ func hasItems(items, others object.Value) bool {
 
 // repeats says whether two items have the same name.
 func repeats(items object.Value) bool {
-	var names seen
+	var names nameSet
 	for _, item := range items.Items() {
 		if names.add(text(item, "name")) {
 			return true
@@ -370,7 +370,7 @@ func repeats(items object.Value) bool {
 }
 
 // responders checks the responders with their states. final says that the eviction is over.
-func (f *errorList) responders(r revised, final bool, p *fielderrors.Place) {
+func (f *errorList) responders(r revised, final bool, p *fielderrors.Location) {
 	responders, old := r.value.At("targetResponders"), r.old.At("targetResponders")
 	if old.Len() > 0 {
 		if responders.Len() != old.Len() {
@@ -461,7 +461,7 @@ func compareResponders(a, b object.Value) int {
 
 // responder checks one responder; report is what it has reported.
 func (f *errorList) responder(responder, report object.Value, allowed []string, because string, final bool,
-	p *fielderrors.Place) {
+	p *fielderrors.Location) {
 	if report.IsNull() {
 		f.Invalid(p, goForm{responder, responderFields}, fmt.Sprintf(reportedFirst, named(responder)))
 		return
@@ -507,7 +507,7 @@ func (f *errorList) clock() time.Time {
 func (f *errorList) near(t time.Time) bool { return t.Sub(f.clock()).Abs() < responderSkew }
 
 // reports checks what the responders report.
-func (f *errorList) reports(r revised, p *fielderrors.Place) {
+func (f *errorList) reports(r revised, p *fielderrors.Location) {
 	responders, reports := r.value.At("targetResponders"), r.value.At("responders")
 	if responders.Len() != reports.Len() {
 		f.Invalid(p, goForm{reports, reportFields},
@@ -529,7 +529,7 @@ func (f *errorList) reports(r revised, p *fielderrors.Place) {
 }
 
 // report checks what one responder reports. Only the active one may change its report.
-func (f *errorList) report(r revised, active bool, p *fielderrors.Place) {
+func (f *errorList) report(r revised, active bool, p *fielderrors.Location) {
 	if r.known && !r.unchanged() && !active {
 		f.Invalid(p, goForm{r.value, reportFields}, fielderrors.Immutable)
 		return
@@ -548,7 +548,7 @@ func (f *errorList) report(r revised, active bool, p *fielderrors.Place) {
 	f.completion(r.member("completionTime"), start.value, started, p.To("completionTime"))
 }
 
-func (f *errorList) heartbeat(r revised, start object.Value, started string, p *fielderrors.Place) {
+func (f *errorList) heartbeat(r revised, start object.Value, started string, p *fielderrors.Location) {
 	if !r.old.IsNull() && r.value.IsNull() {
 		f.Required(p, "is required once set")
 	}
@@ -568,7 +568,7 @@ func (f *errorList) heartbeat(r revised, start object.Value, started string, p *
 	}
 }
 
-func (f *errorList) expectedEnd(r revised, start object.Value, started string, p *fielderrors.Place) {
+func (f *errorList) expectedEnd(r revised, start object.Value, started string, p *fielderrors.Location) {
 	if r.value.IsNull() || object.Equal(r.value, r.old) {
 		return
 	}
@@ -585,7 +585,7 @@ func (f *errorList) expectedEnd(r revised, start object.Value, started string, p
 	}
 }
 
-func (f *errorList) completion(r revised, start object.Value, started string, p *fielderrors.Place) {
+func (f *errorList) completion(r revised, start object.Value, started string, p *fielderrors.Location) {
 	if r.value.IsNull() || !r.old.IsNull() && !object.Equal(r.value, r.old) { // generated rules
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // requiredShortName demands a label. Rules that the reference generates from its types have another message.
-func (f *errorList) requiredShortName(p *fielderrors.Place, s string) {
+func (f *errorList) requiredShortName(p *fielderrors.Location, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -21,14 +21,14 @@ func (f *errorList) requiredShortName(p *fielderrors.Place, s string) {
 	f.shortName(p, s)
 }
 
-func (f *errorList) shortName(p *fielderrors.Place, s string) {
+func (f *errorList) shortName(p *fielderrors.Location, s string) {
 	if !objectmeta.IsLabel(s) {
 		f.Each(p, s, content.IsDNS1123Label(s))
 	}
 }
 
 // declaredDriverName demands the name of a driver, with the messages of generated rules.
-func (f *errorList) declaredDriverName(p *fielderrors.Place, name string) {
+func (f *errorList) declaredDriverName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -45,11 +45,11 @@ var knownFinalizers = []string{"kubernetes", metav1.FinalizerOrphanDependents, m
 // qualifiedFinalizers demands a domain of finalizers. Most kinds demand this, but not all.
 func (f *errorList) qualifiedFinalizers(obj object.Value) {
 	for i, item := range obj.At("metadata", "finalizers").Items() {
-		f.finalizerName((*fielderrors.Place)(nil).To("metadata").To("finalizers").Item(i), item.Str())
+		f.finalizerName((*fielderrors.Location)(nil).To("metadata").To("finalizers").Item(i), item.Str())
 	}
 }
 
-func (f *errorList) finalizerName(p *fielderrors.Place, name string) {
+func (f *errorList) finalizerName(p *fielderrors.Location, name string) {
 	if !strings.Contains(name, "/") && !slices.Contains(knownFinalizers, name) {
 		f.Invalid(p, name, "name is neither a standard finalizer name nor is it fully qualified")
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // serviceName demands the name of a Service.
-func (f *errorList) serviceName(name string, p *fielderrors.Place) {
+func (f *errorList) serviceName(name string, p *fielderrors.Location) {
 	if !f.on(features.RelaxedServiceNameValidation) && name != "" {
 		f.Each(p, name, utilvalidation.IsDNS1035Label(name))
 		return
@@ -45,7 +45,7 @@ func hasRelaxedName(backend object.Value) bool {
 }
 
 // requiredSegment demands a name that can be a segment of a URL.
-func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
+func (f *errorList) requiredSegment(p *fielderrors.Location, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -57,7 +57,7 @@ func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 type ingressLeniency struct{ secrets, wildcards bool }
 
 func (f *errorList) ingress(spec object.Value, old ingressLeniency) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	rules, backend := spec.At("rules"), spec.At("defaultBackend")
 	if rules.Len() == 0 && backend.IsNull() {
 		f.Invalid(p, fielderrors.Show(rules), "either `defaultBackend` or `rules` must be specified")
@@ -92,7 +92,7 @@ func (f *errorList) ingress(spec object.Value, old ingressLeniency) {
 }
 
 // ingressHost demands a name, whose first label may be a star.
-func (f *errorList) ingressHost(p *fielderrors.Place, host string) {
+func (f *errorList) ingressHost(p *fielderrors.Location, host string) {
 	if strings.Contains(host, "*") {
 		f.Each(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host))
 		return
@@ -100,7 +100,7 @@ func (f *errorList) ingressHost(p *fielderrors.Place, host string) {
 	f.subdomain(p, host)
 }
 
-func (f *errorList) ingressPaths(http object.Value, p *fielderrors.Place) {
+func (f *errorList) ingressPaths(http object.Value, p *fielderrors.Location) {
 	f.requiredList(p.To("paths"), http.At("paths"))
 	for i, path := range http.At("paths").Items() {
 		p := p.To("paths").Item(i)
@@ -115,7 +115,7 @@ func (f *errorList) ingressPaths(http object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) ingressPath(p *fielderrors.Place, path, kind string) {
+func (f *errorList) ingressPath(p *fielderrors.Location, path, kind string) {
 	absolute := strings.HasPrefix(path, "/")
 	if kind == "ImplementationSpecific" {
 		if path != "" && !absolute {
@@ -141,7 +141,7 @@ func (f *errorList) ingressPath(p *fielderrors.Place, path, kind string) {
 	}
 }
 
-func (f *errorList) ingressBackend(backend object.Value, p *fielderrors.Place) {
+func (f *errorList) ingressBackend(backend object.Value, p *fielderrors.Location) {
 	resource, service := backend.At("resource"), backend.At("service")
 	switch {
 	case !resource.IsNull() && !service.IsNull():
@@ -168,7 +168,7 @@ func (f *errorList) ingressBackend(backend object.Value, p *fielderrors.Place) {
 }
 
 // typedReference checks a reference to an object of some kind.
-func (f *errorList) typedReference(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) typedReference(ref object.Value, p *fielderrors.Location) {
 	if group := ref.At("apiGroup"); !group.IsNull() {
 		f.subdomain(p.To("apiGroup"), group.Str())
 	}
@@ -182,7 +182,7 @@ func ingressCreate(f *errorList, obj object.Value) {
 	f.ingress(spec, ingressLeniency{})
 	annotation, ok := obj.At("metadata", "annotations").Get(ingressAnnotation)
 	if class := spec.At("ingressClassName"); ok && !class.IsNull() && annotation.Str() != class.Str() {
-		f.Invalid((*fielderrors.Place)(nil).To("annotations").To(ingressAnnotation), annotation.Str(),
+		f.Invalid((*fielderrors.Location)(nil).To("annotations").To(ingressAnnotation), annotation.Str(),
 			"must match `ingressClassName` when both are specified")
 	}
 }
@@ -226,7 +226,7 @@ func ingressStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	before := old.At("status", "loadBalancer", "ingress").Items()
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
-		p := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress").Item(i)
+		p := (*fielderrors.Location)(nil).To("status").To("loadBalancer").To("ingress").Item(i)
 		ip := text(point, "ip")
 		if ip != "" && !slices.ContainsFunc(before, func(previous object.Value) bool { return text(previous, "ip") == ip }) {
 			f.legacyIP(p.To("ip"), ip, object.Nil)
@@ -239,7 +239,7 @@ func ingressStatus(f *errorList, obj, old object.Value) {
 
 func ingressClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	controller := text(spec, "controller")
 	if len(controller) > maxController {
@@ -269,7 +269,7 @@ func ingressClassCreate(f *errorList, obj object.Value) {
 
 func ingressClassUpdate(f *errorList, obj, old object.Value) {
 	if now := text(obj.At("spec"), "controller"); now != text(old.At("spec"), "controller") {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("controller"), now, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec").To("controller"), now, fielderrors.Immutable)
 	}
 	ingressClassCreate(f, obj)
 }
@@ -281,7 +281,7 @@ type policyLeniency struct {
 }
 
 func (f *errorList) networkPolicy(spec object.Value, old policyLeniency) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	f.labelSelector(spec.At("podSelector"), p.To("podSelector"), old.labelValues)
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
 		for i, rule := range spec.At(way[0]).Items() {
@@ -304,7 +304,7 @@ func (f *errorList) networkPolicy(spec object.Value, old policyLeniency) {
 	}
 }
 
-func (f *errorList) policyPort(port object.Value, p *fielderrors.Place) {
+func (f *errorList) policyPort(port object.Value, p *fielderrors.Location) {
 	f.onlyIfSet(p.To("protocol"), port.At("protocol"), policyProtocols)
 	first, last := port.At("port"), port.At("endPort")
 	switch first.Kind() {
@@ -328,7 +328,7 @@ func (f *errorList) policyPort(port object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) policyPeer(peer object.Value, old policyLeniency, p *fielderrors.Place) {
+func (f *errorList) policyPeer(peer object.Value, old policyLeniency, p *fielderrors.Location) {
 	n := 0
 	for _, key := range [...]string{"podSelector", "namespaceSelector"} {
 		if selector := peer.At(key); !selector.IsNull() {
@@ -348,7 +348,7 @@ func (f *errorList) policyPeer(peer object.Value, old policyLeniency, p *fielder
 	}
 }
 
-func (f *errorList) ipBlock(block, kept object.Value, p *fielderrors.Place) {
+func (f *errorList) ipBlock(block, kept object.Value, p *fielderrors.Location) {
 	cidr := text(block, "cidr")
 	if cidr == "" {
 		f.Required(p.To("cidr"), "")
@@ -396,7 +396,7 @@ func networkPolicyUpdate(f *errorList, obj, old object.Value) {
 
 func ipAddressCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec").To("parentRef")
+	p := (*fielderrors.Location)(nil).To("spec").To("parentRef")
 	ref := obj.At("spec", "parentRef")
 	if ref.IsNull() {
 		f.Required(p, "")
@@ -414,7 +414,7 @@ func ipAddressCreate(f *errorList, obj object.Value) {
 func ipAddressUpdate(f *errorList, obj, old object.Value) {
 	ipAddressCreate(f, obj)
 	if !object.Equal(obj.At("spec", "parentRef"), old.At("spec", "parentRef")) {
-		f.changed((*fielderrors.Place)(nil).To("spec").To("parentRef"))
+		f.changed((*fielderrors.Location)(nil).To("spec").To("parentRef"))
 	}
 }
 
@@ -424,7 +424,7 @@ func serviceCIDRCreate(f *errorList, obj object.Value) {
 }
 
 func (f *errorList) serviceCIDRs(cidrs object.Value) {
-	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
+	p := (*fielderrors.Location)(nil).To("spec").To("cidrs")
 	items := cidrs.Items()
 	switch {
 	case len(items) == 0:
@@ -449,7 +449,7 @@ func (f *errorList) serviceCIDRs(cidrs object.Value) {
 
 func serviceCIDRUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
+	p := (*fielderrors.Location)(nil).To("spec").To("cidrs")
 	cidrs := obj.At("spec", "cidrs")
 	now, before := cidrs.Items(), old.At("spec", "cidrs").Items()
 	if len(now) != len(before) && (len(before) != 1 || len(now) != 2) {

@@ -20,7 +20,7 @@ var (
 
 func (f *errorList) policyRules(rules object.Value, namespaced bool) {
 	for i, rule := range rules.Items() {
-		p := (*fielderrors.Place)(nil).To("rules").Item(i)
+		p := (*fielderrors.Location)(nil).To("rules").Item(i)
 		f.requiredList(p.To("verbs"), rule.At("verbs"))
 		urls := rule.At("nonResourceURLs")
 		if urls.Len() > 0 {
@@ -67,7 +67,7 @@ func (f *errorList) clusterRole(obj object.Value, lenient bool) {
 	if aggregation.IsNull() {
 		return
 	}
-	p := (*fielderrors.Place)(nil).To("aggregationRule").To("clusterRoleSelectors")
+	p := (*fielderrors.Location)(nil).To("aggregationRule").To("clusterRoleSelectors")
 	selectors := aggregation.At("clusterRoleSelectors")
 	if selectors.Len() == 0 {
 		f.Required(p, "at least one clusterRoleSelector required if aggregationRule is non-nil")
@@ -83,7 +83,7 @@ func (f *errorList) clusterRole(obj object.Value, lenient bool) {
 func (f *errorList) roleBinding(obj object.Value, namespaced bool, kinds []string) {
 	f.qualifiedFinalizers(obj)
 	ref := obj.At("roleRef")
-	p := (*fielderrors.Place)(nil).To("roleRef")
+	p := (*fielderrors.Location)(nil).To("roleRef")
 	if group := text(ref, "apiGroup"); group != rbacGroup {
 		f.UnsupportedText(p.To("apiGroup"), group, onlyRBAC)
 	}
@@ -96,11 +96,11 @@ func (f *errorList) roleBinding(obj object.Value, namespaced bool, kinds []strin
 		f.Each(p.To("name"), name, objectmeta.PathSegmentErrors(name, false))
 	}
 	for i, subject := range obj.At("subjects").Items() {
-		f.subject(subject, namespaced, (*fielderrors.Place)(nil).To("subjects").Item(i))
+		f.subject(subject, namespaced, (*fielderrors.Location)(nil).To("subjects").Item(i))
 	}
 }
 
-func (f *errorList) subject(subject object.Value, namespaced bool, p *fielderrors.Place) {
+func (f *errorList) subject(subject object.Value, namespaced bool, p *fielderrors.Location) {
 	name, group := text(subject, "name"), text(subject, "apiGroup")
 	f.requiredText(p.To("name"), name)
 	switch kind := text(subject, "kind"); kind {
@@ -140,6 +140,6 @@ func clusterRoleBindingUpdate(f *errorList, obj, old object.Value) {
 
 func (f *errorList) sameRole(obj, old object.Value) {
 	if now := obj.At("roleRef"); !object.Equal(now, old.At("roleRef")) {
-		f.Invalid((*fielderrors.Place)(nil).To("roleRef"), goForm{now, roleRef}, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("roleRef"), goForm{now, roleRef}, fielderrors.Immutable)
 	}
 }

@@ -42,7 +42,7 @@ var (
 func resourceClaimCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 
-	f.deviceClaimSpec(obj.At("spec"), (*fielderrors.Place)(nil).To("spec"))
+	f.deviceClaimSpec(obj.At("spec"), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func resourceClaimUpdate(f *errorList, obj, old object.Value) {
@@ -53,14 +53,14 @@ func resourceClaimUpdate(f *errorList, obj, old object.Value) {
 // fixed is the error for a change of an immutable member.
 func (f *errorList) fixed(obj, old object.Value, key string) {
 	if !same(obj.At(key), old.At(key)) {
-		f.changed((*fielderrors.Place)(nil).To(key))
+		f.changed((*fielderrors.Location)(nil).To(key))
 	}
 }
 
 func claimTemplateCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 
-	at := (*fielderrors.Place)(nil).To("spec")
+	at := (*fielderrors.Location)(nil).To("spec")
 	f.templateMeta(obj.At("spec", "metadata"), at.To("metadata"))
 	f.deviceClaimSpec(obj.At("spec", "spec"), at.To("spec"))
 }
@@ -68,13 +68,13 @@ func claimTemplateCreate(f *errorList, obj object.Value) {
 func claimTemplateUpdate(f *errorList, obj, old object.Value) {
 	claimTemplateCreate(f, obj)
 	if !same(obj.At("spec"), old.At("spec")) {
-		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{obj.At("spec"), claimTemplateFields},
+		f.Invalid((*fielderrors.Location)(nil).To("spec"), goForm{obj.At("spec"), claimTemplateFields},
 			fielderrors.Immutable)
 	}
 }
 
 // tooMany says whether there are more items than a limit. In that case the items are not checked.
-func (f *errorList) tooMany(items object.Value, limit int, p *fielderrors.Place) bool {
+func (f *errorList) tooMany(items object.Value, limit int, p *fielderrors.Location) bool {
 	if items.Len() > limit {
 		f.TooMany(p, items.Len(), limit)
 		return true
@@ -83,8 +83,8 @@ func (f *errorList) tooMany(items object.Value, limit int, p *fielderrors.Place)
 }
 
 // unique demands that no two items of a list have the same key.
-func (f *errorList) unique(items object.Value, key func(item object.Value) string, p *fielderrors.Place) {
-	var names seen
+func (f *errorList) unique(items object.Value, key func(item object.Value) string, p *fielderrors.Location) {
+	var names nameSet
 	for i, item := range items.Items() {
 		if name := key(item); names.add(name) {
 			f.Duplicate(p.Item(i), name)
@@ -94,8 +94,8 @@ func (f *errorList) unique(items object.Value, key func(item object.Value) strin
 
 // uniqueItems is unique for a list that is checked by generated rules: these print the whole item, with its members in
 // this order.
-func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.Place, order []jsonField) {
-	var names seen
+func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.Location, order []jsonField) {
+	var names nameSet
 	for i, item := range items.Items() {
 		if names.add(text(item, key)) {
 			f.Duplicate(p.Item(i), jsonForm{item, order})
@@ -104,12 +104,12 @@ func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.P
 }
 
 // uniqueRequests is uniqueItems for the requests of a claim.
-func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) {
+func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Location) {
 	if !f.v1beta1 {
 		f.uniqueItems(requests, "name", p, requestOrder)
 		return
 	}
-	var names seen
+	var names nameSet
 	for i, request := range requests.Items() {
 		if names.add(text(request, "name")) {
 			shown := request.With("deviceClassName", object.StringOf("")) // that of alternatives
@@ -123,7 +123,7 @@ func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) 
 
 // exactly is the place of a request's member exactly for generated rules: in v1beta1 its fields are in the request
 // itself.
-func (f *errorList) exactly(p *fielderrors.Place) *fielderrors.Place {
+func (f *errorList) exactly(p *fielderrors.Location) *fielderrors.Location {
 	if f.v1beta1 {
 		return p
 	}
@@ -134,7 +134,7 @@ func named(item object.Value) string { return text(item, "name") }
 
 func itself(item object.Value) string { return item.Str() }
 
-func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Location) {
 	devices, at := spec.At("devices"), p.To("devices")
 	c := deviceClaim{devices, new(uint64)}
 	if requests, at := devices.At("requests"), at.To("requests"); !f.tooMany(requests, maxDeviceRequests, at) {
@@ -199,7 +199,7 @@ func (c deviceClaim) constrains(attribute, request string) bool {
 	return false
 }
 
-func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielderrors.Location) {
 	name := text(request, "name")
 	f.label(p.To("name"), name)
 	alternatives, exactly := request.At("firstAvailable"), request.At("exactly")
@@ -233,7 +233,7 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 
 // declaredRequest checks a request after other errors, in which case the reference runs only the rules that it
 // generates from its types.
-func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderrors.Place) {
+func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderrors.Location) {
 	if class := text(request, "deviceClassName"); sub && class == "" {
 		f.Required(p.To("deviceClassName"), "")
 	} else if sub {
@@ -249,7 +249,7 @@ func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderro
 }
 
 // declaredToleration checks a toleration by the generated rules.
-func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.Place) {
+func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.Location) {
 	if key := text(toleration, "key"); key != "" {
 		f.qualified(p.To("key"), key)
 	}
@@ -260,7 +260,7 @@ func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.P
 }
 
 // exactRequest checks the fields that a request and an alternative share. Generated rules have it at declared.
-func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p, declared *fielderrors.Place) {
+func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p, declared *fielderrors.Location) {
 	if class := text(request, "deviceClassName"); class == "" {
 		f.Required(p.To("deviceClassName"), "")
 	} else {
@@ -287,7 +287,7 @@ func (f *errorList) exactRequest(request object.Value, c deviceClaim, name strin
 	f.deviceTolerations(request.At("tolerations"), p.To("tolerations"), declared.To("tolerations"))
 }
 
-func (f *errorList) deviceTolerations(tolerations object.Value, p, declared *fielderrors.Place) {
+func (f *errorList) deviceTolerations(tolerations object.Value, p, declared *fielderrors.Location) {
 	for i, toleration := range tolerations.Items() {
 		p := p.Item(i)
 		f.declaredToleration(toleration, declared.Item(i))
@@ -304,7 +304,7 @@ func (f *errorList) deviceTolerations(tolerations object.Value, p, declared *fie
 }
 
 // deviceSelectors checks selectors; stored ones have been compiled before, and are not checked again.
-func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Location) {
 	for i, selector := range selectors.Items() {
 		at := p.Item(i).To("cel")
 		if !has(selector, "cel") {
@@ -320,7 +320,7 @@ const maxDeviceCost = 1000000
 
 // deviceExpression checks an expression that selects devices, or that computes an attribute of one, and returns its
 // cost.
-func (f *errorList) deviceExpression(expression string, computes bool, p *fielderrors.Place) uint64 {
+func (f *errorList) deviceExpression(expression string, computes bool, p *fielderrors.Location) uint64 {
 	if len(expression) > maxDeviceExpression {
 		f.TooLong(p, maxDeviceExpression)
 		return 0
@@ -342,7 +342,7 @@ func (f *errorList) deviceExpression(expression string, computes bool, p *fielde
 // derivedAttributes checks the attributes that a request computes. If there are too many, the generated rules end, and
 // the other rules continue.
 func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string,
-	p, declared *fielderrors.Place) {
+	p, declared *fielderrors.Location) {
 	tooMany := f.tooMany(attributes, maxDeviceItems, declared)
 	for i, attribute := range attributes.Items() {
 		p, declared := p.Item(i), declared.Item(i)
@@ -367,7 +367,7 @@ func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, re
 	f.unique(attributes, named, p)
 }
 
-func (f *errorList) deviceConstraint(constraint object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) deviceConstraint(constraint object.Value, c deviceClaim, p *fielderrors.Location) {
 	f.requestRefs(constraint.At("requests"), c, p.To("requests"))
 	match, distinct := constraint.At("matchAttribute"), constraint.At("distinctAttribute")
 	if match.IsNull() && distinct.IsNull() {
@@ -382,7 +382,7 @@ func (f *errorList) deviceConstraint(constraint object.Value, c deviceClaim, p *
 }
 
 // requestRefs checks a list of names of requests.
-func (f *errorList) requestRefs(names object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) requestRefs(names object.Value, c deviceClaim, p *fielderrors.Location) {
 	if f.tooMany(names, maxDeviceRequests, p) {
 		return
 	}
@@ -392,7 +392,7 @@ func (f *errorList) requestRefs(names object.Value, c deviceClaim, p *fielderror
 	f.unique(names, itself, p)
 }
 
-func (f *errorList) requestRef(name string, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) requestRef(name string, c deviceClaim, p *fielderrors.Location) {
 	first, second, sub := strings.Cut(name, "/")
 	if strings.Contains(second, "/") {
 		f.Invalid(p, name, notARequest)
@@ -408,7 +408,7 @@ func (f *errorList) requestRef(name string, c deviceClaim, p *fielderrors.Place)
 }
 
 // opaqueConfig checks the driver-specific part of a configuration.
-func (f *errorList) opaqueConfig(config object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) opaqueConfig(config object.Value, stored bool, p *fielderrors.Location) {
 	opaque := config.At("opaque")
 	if opaque.IsNull() {
 		f.Required(p.To("opaque"), "")
@@ -419,7 +419,7 @@ func (f *errorList) opaqueConfig(config object.Value, stored bool, p *fielderror
 }
 
 // rawObject demands an object of any content.
-func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Location) {
 	switch {
 	case raw.IsNull():
 		f.Required(p, "")
@@ -432,7 +432,7 @@ func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Plac
 
 func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	status, previous, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
+	status, previous, at := obj.At("status"), old.At("status"), (*fielderrors.Location)(nil).To("status")
 	c := deviceClaim{devices: obj.At("spec", "devices")}
 	reserved := status.At("reservedFor")
 	if p := at.To("reservedFor"); !f.tooMany(reserved, maxReservations, p) {
@@ -486,7 +486,7 @@ var (
 		[]jsonField{{"networkData", members("interfaceName", "ips", "hardwareAddress")}})
 )
 
-func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderrors.Location) {
 	for i, device := range devices.Items() {
 		p := p.Item(i)
 		f.csiDriverName(p.To("driver"), text(device, "driver"))
@@ -514,7 +514,7 @@ func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderr
 	}
 }
 
-func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
+func (f *errorList) networkData(data object.Value, p *fielderrors.Location) {
 	if length(data, "interfaceName") > maxInterfaceName {
 		f.TooLong(p.To("interfaceName"), maxInterfaceName)
 	}
@@ -532,14 +532,14 @@ func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
 }
 
 // shareID demands a UUID in its canonical form, if it is set.
-func (f *errorList) shareID(p *fielderrors.Place, v object.Value) {
+func (f *errorList) shareID(p *fielderrors.Location, v object.Value) {
 	if !v.IsNull() {
 		f.lowercaseUUID(p, v.Str())
 	}
 }
 
 // lowercaseUUID demands a UUID, with the message of generated rules.
-func (f *errorList) lowercaseUUID(p *fielderrors.Place, id string) {
+func (f *errorList) lowercaseUUID(p *fielderrors.Location, id string) {
 	good := len(id) == 36
 	for i := 0; good && i < len(id); i++ {
 		switch i {
@@ -554,7 +554,7 @@ func (f *errorList) lowercaseUUID(p *fielderrors.Place, id string) {
 	}
 }
 
-func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielderrors.Location) {
 	devices, at := allocation.At("devices"), p.To("devices")
 	if results, at := devices.At("results"), at.To("results"); !f.tooMany(results, maxDeviceRequests, at) {
 		for i, result := range results.Items() {
@@ -594,7 +594,7 @@ func deviceClassUpdate(f *errorList, obj, old object.Value) {
 
 // deviceClass checks a class. Unchanged selectors and configurations have been checked before.
 func (f *errorList) deviceClass(spec, old object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec")
+	at := (*fielderrors.Location)(nil).To("spec")
 	if selectors, at := spec.At("selectors"), at.To("selectors"); !f.tooMany(selectors, maxDeviceItems, at) {
 		f.deviceSelectors(selectors, same(selectors, old.At("selectors")), at)
 	}
@@ -610,7 +610,7 @@ func (f *errorList) deviceClass(spec, old object.Value) {
 }
 
 // declaredResourceName demands the name of an extended resource, with the messages of generated rules.
-func (f *errorList) declaredResourceName(name string, p *fielderrors.Place) {
+func (f *errorList) declaredResourceName(name string, p *fielderrors.Location) {
 	const quota = "requests."
 	if !strings.Contains(name, "/") {
 		f.Invalid(p, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'")
@@ -634,7 +634,7 @@ func taintRuleUpdate(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) taintRule(spec, oldTaint object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec")
+	at := (*fielderrors.Location)(nil).To("spec")
 	selector, in := spec.At("deviceSelector"), at.To("deviceSelector")
 	if has(selector, "driver") {
 		f.csiDriverName(in.To("driver"), text(selector, "driver"))
@@ -649,21 +649,21 @@ func (f *errorList) taintRule(spec, oldTaint object.Value) {
 }
 
 // deviceTaint checks a taint; an effect that is stored already is accepted.
-func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Location) {
 	f.deviceTaintLabel(taint, p)
 	if effect := text(taint, "effect"); old.IsNull() || text(old, "effect") != effect {
 		f.oneOf(p.To("effect"), effect, deviceEffects)
 	}
 }
 
-func (f *errorList) deviceTaintLabel(taint object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceTaintLabel(taint object.Value, p *fielderrors.Location) {
 	f.qualified(p.To("key"), text(taint, "key"))
 	value := text(taint, "value")
 	f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
 }
 
 func taintRuleStatus(f *errorList, obj, _ object.Value) {
-	conditions, at := obj.At("status", "conditions"), (*fielderrors.Place)(nil).To("status").To("conditions")
+	conditions, at := obj.At("status", "conditions"), (*fielderrors.Location)(nil).To("status").To("conditions")
 	f.conditions(conditions, at)
 	f.tooMany(conditions, maxRuleConditions, at)
 }

@@ -24,7 +24,7 @@ const (
 
 func poolRequestCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	spec, p := obj.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	spec, p := obj.At("spec"), (*fielderrors.Location)(nil).To("spec")
 	f.caselessName(text(spec, "driver"), p.To("driver"))
 	if has(spec, "poolName") {
 		f.declaredPoolSegments(p.To("poolName"), text(spec, "poolName"))
@@ -43,7 +43,7 @@ func poolRequestUpdate(f *errorList, obj, old object.Value) {
 // poolRequestStatus checks an answer. There is one only: the status cannot change once it is there.
 func poolRequestStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	status, before, p := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
+	status, before, p := obj.At("status"), old.At("status"), (*fielderrors.Location)(nil).To("status")
 	answered := !before.IsNull()
 	if same(status, before) {
 		return
@@ -72,7 +72,7 @@ func poolRequestStatus(f *errorList, obj, old object.Value) {
 }
 
 // caselessName demands a DNS subdomain that may have capital letters.
-func (f *errorList) caselessName(name string, p *fielderrors.Place) {
+func (f *errorList) caselessName(name string, p *fielderrors.Location) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -81,7 +81,7 @@ func (f *errorList) caselessName(name string, p *fielderrors.Place) {
 }
 
 // poolLimit demands a number of pools. It has a default.
-func (f *errorList) poolLimit(limit object.Value, p *fielderrors.Place) {
+func (f *errorList) poolLimit(limit object.Value, p *fielderrors.Location) {
 	if n := limit.Int(); n > maxPoolLimit {
 		f.Invalid(p, n, poolsBeyondMaximum)
 	} else {
@@ -90,14 +90,14 @@ func (f *errorList) poolLimit(limit object.Value, p *fielderrors.Place) {
 }
 
 // atLeast demands a minimum of a number, if there is one.
-func (f *errorList) atLeast(v object.Value, low int64, p *fielderrors.Place) {
+func (f *errorList) atLeast(v object.Value, low int64, p *fielderrors.Location) {
 	if n := v.Int(); !v.IsNull() && n < low {
 		f.Invalid(p, n, fmt.Sprintf("must be greater than or equal to %d", low))
 	}
 }
 
 // requiredCount demands a member that counts something.
-func (f *errorList) requiredCount(of object.Value, key string, p *fielderrors.Place) {
+func (f *errorList) requiredCount(of object.Value, key string, p *fielderrors.Location) {
 	if count := of.At(key); count.IsNull() {
 		f.Required(p.To(key), "")
 	} else {
@@ -106,7 +106,7 @@ func (f *errorList) requiredCount(of object.Value, key string, p *fielderrors.Pl
 }
 
 // poolStatus checks what is said of one pool.
-func (f *errorList) poolStatus(pool object.Value, p *fielderrors.Place) {
+func (f *errorList) poolStatus(pool object.Value, p *fielderrors.Location) {
 	f.caselessName(text(pool, "driver"), p.To("driver"))
 	f.declaredPoolName(p.To("poolName"), text(pool, "poolName"))
 	if generation := pool.At("generation"); generation.Int() == 0 {
@@ -133,7 +133,7 @@ func (f *errorList) poolStatus(pool object.Value, p *fielderrors.Place) {
 }
 
 // poolPartitions checks how many partitions of each type there are.
-func (f *errorList) poolPartitions(partitions object.Value, p *fielderrors.Place) {
+func (f *errorList) poolPartitions(partitions object.Value, p *fielderrors.Location) {
 	if f.tooMany(partitions, maxPoolPartitions, p) {
 		return
 	}
@@ -155,7 +155,7 @@ func (f *errorList) poolPartitions(partitions object.Value, p *fielderrors.Place
 }
 
 // poolCapacities checks how much devices with several users have left.
-func (f *errorList) poolCapacities(capacities object.Value, p *fielderrors.Place) {
+func (f *errorList) poolCapacities(capacities object.Value, p *fielderrors.Location) {
 	if f.tooMany(capacities, maxPoolCapacities, p) {
 		return
 	}

@@ -45,7 +45,7 @@ var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
 // poolName demands DNS subdomains, separated by slashes.
-func (f *errorList) poolName(p *fielderrors.Place, name string) {
+func (f *errorList) poolName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -59,7 +59,7 @@ func (f *errorList) poolName(p *fielderrors.Place, name string) {
 }
 
 // declaredPoolName is poolName with the messages of generated rules.
-func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
+func (f *errorList) declaredPoolName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -68,7 +68,7 @@ func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
 }
 
 // declaredPoolSegments is declaredPoolName for a name that may be empty: it has one empty segment then.
-func (f *errorList) declaredPoolSegments(p *fielderrors.Place, name string) {
+func (f *errorList) declaredPoolSegments(p *fielderrors.Location, name string) {
 	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
 		f.TooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
 	}
@@ -90,7 +90,7 @@ func resourceSliceCreate(f *errorList, obj object.Value) {
 
 func resourceSliceUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	spec, before, at := obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	spec, before, at := obj.At("spec"), old.At("spec"), (*fielderrors.Location)(nil).To("spec")
 	if name := text(spec.At("pool"), "name"); name != text(before.At("pool"), "name") {
 		f.Invalid(at.To("pool").To("name"), name, fielderrors.Immutable)
 	}
@@ -104,7 +104,7 @@ func resourceSliceUpdate(f *errorList, obj, old object.Value) {
 }
 
 func (f *errorList) resourceSlice(spec, old object.Value) {
-	at := (*fielderrors.Place)(nil).To("spec")
+	at := (*fielderrors.Location)(nil).To("spec")
 	f.csiDriverName(at.To("driver"), text(spec, "driver"))
 	pool := spec.At("pool")
 	f.poolName(at.To("pool").To("name"), text(pool, "name"))
@@ -138,7 +138,7 @@ func (f *errorList) resourceSlice(spec, old object.Value) {
 }
 
 // sliceNodes checks the selection of nodes that can use the devices of a slice.
-func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Location) {
 	var set []string
 	if node := spec.At("nodeName"); node.Len() > 0 {
 		set = append(set, "`nodeName`")
@@ -164,7 +164,7 @@ func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
 	f.oneChoice(set, oneNodeChoice, p)
 }
 
-func (f *errorList) oneChoice(set []string, demand string, p *fielderrors.Place) {
+func (f *errorList) oneChoice(set []string, demand string, p *fielderrors.Location) {
 	switch len(set) {
 	case 0:
 		f.Required(p, demand)
@@ -208,7 +208,7 @@ func deviceOf(spec object.Value, name string) object.Value {
 }
 
 // counters checks the counters of a set, and those that a device takes from one. Generated rules have them at declared.
-func (f *errorList) counters(counters object.Value, p, declared *fielderrors.Place) {
+func (f *errorList) counters(counters object.Value, p, declared *fielderrors.Location) {
 	if counters.Len() == 0 {
 		f.Required(declared, "")
 		return
@@ -220,14 +220,14 @@ func (f *errorList) counters(counters object.Value, p, declared *fielderrors.Pla
 }
 
 // basic is the place of a device's fields for generated rules: in v1beta1 they are in its member basic.
-func (f *errorList) basic(p *fielderrors.Place) *fielderrors.Place {
+func (f *errorList) basic(p *fielderrors.Location) *fielderrors.Location {
 	if f.v1beta1 {
 		return p.To("basic")
 	}
 	return p
 }
 
-func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.Place) {
+func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.Location) {
 	declared := f.basic(p)
 	f.label(p.To("name"), text(device, "name"))
 	attributes, capacity := device.At("attributes"), device.At("capacity")
@@ -281,7 +281,7 @@ func shortened(key string) string {
 	return key[:maxAttributeKey-len(dots)-behind] + dots + key[len(key)-behind:]
 }
 
-func (f *errorList) consumedCounters(consumed object.Value, p, declared *fielderrors.Place) {
+func (f *errorList) consumedCounters(consumed object.Value, p, declared *fielderrors.Location) {
 	if f.tooMany(consumed, maxConsumedSets, declared) {
 		return
 	}
@@ -302,7 +302,7 @@ func (f *errorList) consumedCounters(consumed object.Value, p, declared *fielder
 }
 
 // deviceNodes checks the selection of nodes that can use a device, if each device of the slice has its own.
-func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.Place) {
+func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.Location) {
 	node, selector, all := device.At("nodeName"), device.At("nodeSelector"), device.At("allNodes")
 	if !each {
 		if !node.IsNull() || !selector.IsNull() || !all.IsNull() {
@@ -337,7 +337,7 @@ func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.P
 
 // bindingConditions checks the conditions that a claim waits for before a pod is bound, and the conditions that report
 // a failure.
-func (f *errorList) bindingConditions(v object.Value, p, declared *fielderrors.Place) {
+func (f *errorList) bindingConditions(v object.Value, p, declared *fielderrors.Location) {
 	const good, bad = "bindingConditions", "bindingFailureConditions"
 	for _, key := range [...]string{good, bad} {
 		conditions := v.At(key)
@@ -364,7 +364,7 @@ func (f *errorList) bindingConditions(v object.Value, p, declared *fielderrors.P
 	}
 }
 
-func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Place) {
+func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Location) {
 	if contains(operations, "NodePrepareResources") && !contains(operations, "NodeUnprepareResources") &&
 		!contains(operations, "*") {
 		f.Invalid(p, fielderrors.Show(operations),
@@ -373,7 +373,7 @@ func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Pl
 	for i, operation := range operations.Items() {
 		f.only(p.Item(i), operation.Str(), nodeOperations)
 	}
-	var names seen
+	var names nameSet
 	for i, operation := range operations.Items() {
 		if names.add(operation.Str()) {
 			f.Duplicate(p.Item(i), fielderrors.Word(operation.Str()))
@@ -382,7 +382,7 @@ func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Pl
 }
 
 // partitionType checks the attribute with the type of a device that is a partition of another one.
-func (f *errorList) partitionType(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) partitionType(spec object.Value, p *fielderrors.Location) {
 	attribute := spec.At("partitionTypeAttribute")
 	if attribute.IsNull() {
 		return
@@ -420,7 +420,7 @@ func (f *errorList) partitionType(spec object.Value, p *fielderrors.Place) {
 }
 
 // attributeName demands a name that may have the domain of a driver before it.
-func (f *errorList) attributeName(name string, p *fielderrors.Place) {
+func (f *errorList) attributeName(name string, p *fielderrors.Location) {
 	parts := strings.Split(name, "/")
 	switch len(parts) {
 	case 1:
@@ -440,7 +440,7 @@ func (f *errorList) attributeName(name string, p *fielderrors.Place) {
 }
 
 // declaredAttributeName demands a name with the domain of a driver, with the messages of generated rules.
-func (f *errorList) declaredAttributeName(name string, p *fielderrors.Place) {
+func (f *errorList) declaredAttributeName(name string, p *fielderrors.Location) {
 	parts := strings.Split(name, "/")
 	switch len(parts) {
 	case 1:
@@ -465,7 +465,7 @@ func (f *errorList) declaredAttributeName(name string, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) identifier(id string, p *fielderrors.Place) {
+func (f *errorList) identifier(id string, p *fielderrors.Location) {
 	if len(id) > maxDeviceID {
 		f.TooLong(p, maxDeviceID)
 	}
@@ -483,7 +483,7 @@ var deviceAttributeFields = []goField{
 // attributeMembers are the members of an attribute, exactly one of which is set.
 var attributeMembers = []string{"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
 
-func (f *errorList) deviceAttribute(attribute object.Value, key string, p, declared *fielderrors.Place) {
+func (f *errorList) deviceAttribute(attribute object.Value, key string, p, declared *fielderrors.Location) {
 	at := p.Key(shortened(key))
 	for _, member := range attributeMembers {
 		v := attribute.At(member)
@@ -506,7 +506,7 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p, decla
 
 // union demands that exactly one of several members is set, with the messages of generated rules, and returns those
 // that are set.
-func (f *errorList) union(v object.Value, of []string, p *fielderrors.Place) (set []string) {
+func (f *errorList) union(v object.Value, of []string, p *fielderrors.Location) (set []string) {
 	for _, member := range of {
 		if has(v, member) {
 			set = append(set, member)
@@ -521,7 +521,7 @@ func (f *errorList) union(v object.Value, of []string, p *fielderrors.Place) (se
 }
 
 // deviceValue checks one value of an attribute: a text must not be too long, and a version must be valid.
-func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Place) {
+func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Location) {
 	if v.Kind() != object.String {
 		return
 	}
@@ -534,7 +534,7 @@ func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Pla
 }
 
 // deviceCapacity checks the amounts of a capacity that may be requested, if several claims may share the device.
-func (f *errorList) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Place) {
+func (f *errorList) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Location) {
 	policy, at := capacity.At("requestPolicy"), p.To("requestPolicy")
 	if policy.IsNull() {
 		return
@@ -560,7 +560,7 @@ func (f *errorList) deviceCapacity(capacity object.Value, shared bool, p *fielde
 	}
 }
 
-func (f *errorList) validValues(values object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) validValues(values object.Value, initial, limit resource.Quantity, p *fielderrors.Location) {
 	items := make([]resource.Quantity, values.Len())
 	for i, v := range values.Items() {
 		items[i] = quantity(v)
@@ -579,7 +579,7 @@ func (f *errorList) validValues(values object.Value, initial, limit resource.Qua
 		}
 		found = found || q.Cmp(initial) == 0
 	}
-	var names seen
+	var names nameSet
 	for i, q := range items {
 		if key := fmt.Sprint(q.Value()); names.add(key) {
 			f.Duplicate(p.Item(i), key)
@@ -590,7 +590,7 @@ func (f *errorList) validValues(values object.Value, initial, limit resource.Qua
 	}
 }
 
-func (f *errorList) validRange(valid object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) validRange(valid object.Value, initial, limit resource.Quantity, p *fielderrors.Location) {
 	if !has(valid, "min") {
 		f.Required(p.To("min"), "required when validRange is defined")
 		return
@@ -638,7 +638,7 @@ func (f *errorList) validRange(valid object.Value, initial, limit resource.Quant
 }
 
 // wholeNumber demands a quantity from 0 to the largest int64, and says whether it is one.
-func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
+func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Location) bool {
 	switch {
 	case q.Sign() < 0:
 		f.Invalid(p, q.String(), fielderrors.NotNegative)
@@ -650,7 +650,7 @@ func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool 
 	return false
 }
 
-func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Location) {
 	if (q.Value()-low.Value())%step.Value() != 0 {
 		f.Invalid(p, q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", step.String(),
 			low.String()))
@@ -658,7 +658,7 @@ func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Plac
 }
 
 // deviceNodeResources checks the node's resources that a device uses up.
-func (f *errorList) deviceNodeResources(resources, capacity object.Value, p, declared *fielderrors.Place) {
+func (f *errorList) deviceNodeResources(resources, capacity object.Value, p, declared *fielderrors.Location) {
 	for _, m := range resources.Members() {
 		p, declared := p.Key(m.Key), declared.Key(m.Key)
 		if m.Key != "cpu" && m.Key != "memory" && !strings.HasPrefix(m.Key, "hugepages-") {
@@ -689,7 +689,7 @@ func (f *errorList) deviceNodeResources(resources, capacity object.Value, p, dec
 // mappingMembers are the members of a mapping, exactly one of which is set.
 var mappingMembers = []string{"capacityKey", "deviceMultiplier"}
 
-func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Location) {
 	key, times, device := mapping.At("capacityKey"), mapping.At("capacityMultiplier"), mapping.At("deviceMultiplier")
 	if !key.IsNull() {
 		if key.Len() == 0 {

@@ -46,7 +46,7 @@ func (r revised) item(i int) revised {
 }
 
 // immutableMember says whether an immutable member is set and must be checked: on a create. A change is an error.
-func (f *errorList) immutableMember(r revised, p *fielderrors.Place) bool {
+func (f *errorList) immutableMember(r revised, p *fielderrors.Location) bool {
 	if r.unchanged() {
 		return false
 	}
@@ -59,7 +59,7 @@ func (f *errorList) immutableMember(r revised, p *fielderrors.Place) bool {
 
 // gatedMember is immutableMember for a member that is forbidden while a feature is off; fixed says that it is immutable
 // even then. It was set when the feature was on.
-func (f *errorList) gatedMember(r revised, on, fixed bool, p *fielderrors.Place) bool {
+func (f *errorList) gatedMember(r revised, on, fixed bool, p *fielderrors.Location) bool {
 	if on {
 		return f.immutableMember(r, p)
 	}
@@ -77,7 +77,7 @@ func (f *errorList) gatedMember(r revised, on, fixed bool, p *fielderrors.Place)
 
 // choice demands that exactly one of several members is set. An update that sets the same ones as before is not
 // checked. Empty lists are not set.
-func (f *errorList) choice(r revised, of []string, p *fielderrors.Place) {
+func (f *errorList) choice(r revised, of []string, p *fielderrors.Location) {
 	differ := r.old.IsNull()
 	for _, key := range of {
 		differ = differ || hollow(r.value.At(key)) != hollow(r.old.At(key))

@@ -18,7 +18,7 @@ func TestRulesOfKind(t *testing.T) {
 		if f.on(features.StrictIPCIDRValidation) {
 			t.Error("the rule does not have the options")
 		}
-		f.Invalid((*fielderrors.Place)(nil).To(obj.Str()), old.Str(), "")
+		f.Invalid((*fielderrors.Location)(nil).To(obj.Str()), old.Str(), "")
 	}
 	one := func(of func(obj, old object.Value) field.ErrorList) string {
 		if of == nil {

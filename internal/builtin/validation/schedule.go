@@ -23,7 +23,7 @@ func parseSchedule(schedule string) (err error) {
 }
 
 // schedule checks when a CronJob runs; zoned says that the old schedule contains a time zone.
-func (f *errorList) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Place) {
+func (f *errorList) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Location) {
 	if err := parseSchedule(schedule); err != nil {
 		f.Invalid(p, schedule, err.Error())
 	}
@@ -38,7 +38,7 @@ func (f *errorList) schedule(schedule string, zoned, timeZone bool, p *fielderro
 
 var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
 
-func (f *errorList) timeZone(zone string, p *fielderrors.Place) {
+func (f *errorList) timeZone(zone string, p *fielderrors.Location) {
 	if zone == "" {
 		f.Invalid(p, fielderrors.Word(zone), "timeZone must be nil or non-empty string")
 		return

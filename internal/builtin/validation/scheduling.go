@@ -33,7 +33,7 @@ var (
 
 func podGroupCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	spec, p := obj.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	spec, p := obj.At("spec"), (*fielderrors.Location)(nil).To("spec")
 	if has(spec, "parentCompositePodGroupName") && !has(spec, "workloadRef") {
 		f.Required(p.To("workloadRef"), "must be set when parentCompositePodGroupName is set")
 	}
@@ -42,12 +42,12 @@ func podGroupCreate(f *errorList, obj object.Value) {
 
 func podGroupUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.podGroupSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Place)(nil).To("spec"))
+	f.podGroupSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func podGroupStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	status, p := obj.At("status"), (*fielderrors.Place)(nil).To("status")
+	status, p := obj.At("status"), (*fielderrors.Location)(nil).To("status")
 	f.conditions(status.At("conditions"), p.To("conditions"))
 	claims, at := status.At("resourceClaimStatuses"), p.To("resourceClaimStatuses")
 	for i, claim := range claims.Items() {
@@ -71,7 +71,7 @@ func podGroupStatus(f *errorList, obj, old object.Value) {
 }
 
 // podGroupSpec checks the spec of a PodGroup.
-func (f *errorList) podGroupSpec(r revised, p *fielderrors.Place) {
+func (f *errorList) podGroupSpec(r revised, p *fielderrors.Location) {
 	if parent, p := r.member("parentCompositePodGroupName"), p.To("parentCompositePodGroupName"); f.gatedMember(parent,
 		f.on(features.CompositePodGroup), true, p) {
 		f.longName(p, parent.value.Str())
@@ -90,21 +90,21 @@ func (f *errorList) podGroupSpec(r revised, p *fielderrors.Place) {
 
 func compositeGroupCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.compositeGroupSpec(created(obj.At("spec")), (*fielderrors.Place)(nil).To("spec"))
+	f.compositeGroupSpec(created(obj.At("spec")), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func compositeGroupUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.compositeGroupSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Place)(nil).To("spec"))
+	f.compositeGroupSpec(changedFrom(obj.At("spec"), old.At("spec")), (*fielderrors.Location)(nil).To("spec"))
 }
 
 func compositeGroupStatus(f *errorList, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.conditions(obj.At("status", "conditions"), (*fielderrors.Place)(nil).To("status").To("conditions"))
+	f.conditions(obj.At("status", "conditions"), (*fielderrors.Location)(nil).To("status").To("conditions"))
 }
 
 // compositeGroupSpec checks the spec of a CompositePodGroup.
-func (f *errorList) compositeGroupSpec(r revised, p *fielderrors.Place) {
+func (f *errorList) compositeGroupSpec(r revised, p *fielderrors.Location) {
 	if parent, p := r.member("parentCompositePodGroupName"),
 		p.To("parentCompositePodGroupName"); f.immutableMember(parent, p) {
 		f.longName(p, parent.value.Str())
@@ -122,7 +122,7 @@ func (f *errorList) compositeGroupSpec(r revised, p *fielderrors.Place) {
 
 // compositeMembers checks what the spec of a CompositePodGroup and a template for one have in common, apart from the
 // policy.
-func (f *errorList) compositeMembers(r revised, p *fielderrors.Place) {
+func (f *errorList) compositeMembers(r revised, p *fielderrors.Location) {
 	if constraints, p := r.member("schedulingConstraints"),
 		p.To("schedulingConstraints"); f.immutableMember(constraints, p) {
 		f.topology(constraints.value, p)
@@ -132,7 +132,7 @@ func (f *errorList) compositeMembers(r revised, p *fielderrors.Place) {
 }
 
 // workloadRef checks the name of the Workload, and of its template, from which a group was made.
-func (f *errorList) workloadRef(r revised, p *fielderrors.Place) {
+func (f *errorList) workloadRef(r revised, p *fielderrors.Location) {
 	if !f.immutableMember(r, p) {
 		return
 	}
@@ -142,7 +142,7 @@ func (f *errorList) workloadRef(r revised, p *fielderrors.Place) {
 
 // groupPolicy checks how a group is scheduled. count is the member with the number of pods, or of groups, that must be
 // scheduled at once; it alone may change.
-func (f *errorList) groupPolicy(r revised, count string, p *fielderrors.Place) {
+func (f *errorList) groupPolicy(r revised, count string, p *fielderrors.Location) {
 	f.choice(r, schedulingWays, p)
 	f.immutableMember(r.member("basic"), p.To("basic"))
 	gang, p := r.member("gang"), p.To("gang")
@@ -166,7 +166,7 @@ func (f *errorList) groupPolicy(r revised, count string, p *fielderrors.Place) {
 }
 
 // topology checks the domains in which a group must be.
-func (f *errorList) topology(constraints object.Value, p *fielderrors.Place) {
+func (f *errorList) topology(constraints object.Value, p *fielderrors.Location) {
 	keys, p := constraints.At("topology"), p.To("topology")
 	if f.tooMany(keys, maxTopology, p) {
 		return
@@ -181,7 +181,7 @@ func (f *errorList) topology(constraints object.Value, p *fielderrors.Place) {
 }
 
 // groupClaims checks the ResourceClaims that the pods of a group share.
-func (f *errorList) groupClaims(r revised, p *fielderrors.Place) {
+func (f *errorList) groupClaims(r revised, p *fielderrors.Location) {
 	if r.unchanged() {
 		return
 	}
@@ -205,14 +205,14 @@ func (f *errorList) groupClaims(r revised, p *fielderrors.Place) {
 }
 
 // groupMode checks how a group may be disrupted.
-func (f *errorList) groupMode(r revised, p *fielderrors.Place) {
+func (f *errorList) groupMode(r revised, p *fielderrors.Location) {
 	if f.immutableMember(r, p) {
 		f.union(r.value, groupModes, p)
 	}
 }
 
 // groupPriority checks the priority of a group, which it has from a PriorityClass.
-func (f *errorList) groupPriority(r revised, p *fielderrors.Place) {
+func (f *errorList) groupPriority(r revised, p *fielderrors.Location) {
 	if class, p := r.member("priorityClassName"), p.To("priorityClassName"); f.immutableMember(class, p) {
 		f.longName(p, class.value.Str())
 	}
@@ -234,7 +234,7 @@ func workloadUpdate(f *errorList, obj, old object.Value) {
 
 func (f *errorList) workload(obj object.Value, r revised) {
 	f.qualifiedFinalizers(obj)
-	spec, p := obj.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	spec, p := obj.At("spec"), (*fielderrors.Location)(nil).To("spec")
 	composite, at := spec.At("compositePodGroupTemplates"), p.To("compositePodGroupTemplates")
 
 	names := map[string]bool{}
@@ -276,7 +276,7 @@ func (f *errorList) workload(obj object.Value, r revised) {
 
 // compositeNames demands that no composite template, and no template in one, has the name of a template in another
 // list. Generated rules check the names within a list.
-func (f *errorList) compositeNames(templates object.Value, names map[string]bool, p *fielderrors.Place) {
+func (f *errorList) compositeNames(templates object.Value, names map[string]bool, p *fielderrors.Location) {
 	f.newNames(templates, names, p)
 	for i, template := range templates.Items() {
 		p := p.Item(i)
@@ -286,7 +286,7 @@ func (f *errorList) compositeNames(templates object.Value, names map[string]bool
 }
 
 // newNames demands that the templates of a list have names that are not taken yet, and then takes them.
-func (f *errorList) newNames(templates object.Value, taken map[string]bool, p *fielderrors.Place) {
+func (f *errorList) newNames(templates object.Value, taken map[string]bool, p *fielderrors.Location) {
 	for i, template := range templates.Items() {
 		if name := named(template); taken[name] {
 			f.Duplicate(p.Item(i).To("name"), name)
@@ -315,7 +315,7 @@ func priorityIn(template object.Value) priorityOf {
 }
 
 // samePriorities demands that all templates have one priority.
-func (f *errorList) samePriorities(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) samePriorities(spec object.Value, p *fielderrors.Location) {
 	var first *priorityOf
 	differs := func(template object.Value) bool {
 		current := priorityIn(template)
@@ -339,7 +339,7 @@ func (f *errorList) samePriorities(spec object.Value, p *fielderrors.Place) {
 }
 
 // fertile demands that each composite template has a template in it.
-func (f *errorList) fertile(templates object.Value, p *fielderrors.Place) {
+func (f *errorList) fertile(templates object.Value, p *fielderrors.Location) {
 	for i, template := range templates.Items() {
 		if length(template, "podGroupTemplates") == 0 && length(template, "compositePodGroupTemplates") == 0 {
 			f.Invalid(p.Item(i), named(template), "must have at least one child PodGroupTemplate or CompositePodGroupTemplate")
@@ -350,7 +350,7 @@ func (f *errorList) fertile(templates object.Value, p *fielderrors.Place) {
 
 // templateChanges demands that an update neither adds templates to a list nor removes any, and that there are not too
 // many. It returns whether the templates are to be checked.
-func (f *errorList) templateChanges(r revised, p *fielderrors.Place) bool {
+func (f *errorList) templateChanges(r revised, p *fielderrors.Location) bool {
 	before := len(f.List)
 	f.tooMany(r.value, maxGroupTemplates, p)
 	if r.update {
@@ -372,7 +372,7 @@ func (f *errorList) templateChanges(r revised, p *fielderrors.Place) bool {
 }
 
 // groupTemplates checks templates of PodGroups.
-func (f *errorList) groupTemplates(r revised, p *fielderrors.Place) {
+func (f *errorList) groupTemplates(r revised, p *fielderrors.Location) {
 	if r.unchanged() || !f.templateChanges(r, p) {
 		return
 	}
@@ -393,7 +393,7 @@ func (f *errorList) groupTemplates(r revised, p *fielderrors.Place) {
 }
 
 // compositeTemplates checks templates of CompositePodGroups, and those in them.
-func (f *errorList) compositeTemplates(r revised, p *fielderrors.Place) {
+func (f *errorList) compositeTemplates(r revised, p *fielderrors.Location) {
 	if r.unchanged() || !f.templateChanges(r, p) {
 		return
 	}
@@ -409,7 +409,7 @@ func (f *errorList) compositeTemplates(r revised, p *fielderrors.Place) {
 }
 
 // templateName checks the name of a template. That of one that was there before is the same.
-func (f *errorList) templateName(r revised, p *fielderrors.Place) {
+func (f *errorList) templateName(r revised, p *fielderrors.Location) {
 	if !r.known {
 		f.requiredShortName(p.To("name"), text(r.value, "name"))
 	}
@@ -459,12 +459,12 @@ var (
 	}()
 )
 
-func (f *errorList) longName(p *fielderrors.Place, s string) {
+func (f *errorList) longName(p *fielderrors.Location, s string) {
 	f.Each(p, s, objectmeta.LongNameErrors(s))
 }
 
 // requiredLongName demands a DNS subdomain, with the messages of generated rules.
-func (f *errorList) requiredLongName(p *fielderrors.Place, s string) {
+func (f *errorList) requiredLongName(p *fielderrors.Location, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return

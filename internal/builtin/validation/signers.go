@@ -16,7 +16,7 @@ import (
 const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
 
 // signerName checks example.com/name.
-func (f *errorList) signerName(p *fielderrors.Place, name string) {
+func (f *errorList) signerName(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -40,7 +40,7 @@ func (f *errorList) signerName(p *fielderrors.Place, name string) {
 }
 
 // parts reports the errors of the first invalid part between dots.
-func (f *errorList) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
+func (f *errorList) parts(p *fielderrors.Location, s string, faultsOf func(string) []string) {
 	for part := range strings.SplitSeq(s, ".") {
 		if wrong := faultsOf(part); len(wrong) > 0 {
 			for _, w := range wrong {
@@ -80,7 +80,7 @@ func trustBundleNameErrors(name, signer string) []string {
 }
 
 // userAnnotations checks the annotations that a client passes to a signer: keys need a domain.
-func (f *errorList) userAnnotations(annotations object.Value, p *fielderrors.Place) {
+func (f *errorList) userAnnotations(annotations object.Value, p *fielderrors.Location) {
 	size := 0
 	for _, m := range annotations.Members() {
 		size += len(m.Key) + m.Value.Len()

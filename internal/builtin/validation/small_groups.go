@@ -46,7 +46,7 @@ func systemPriorityFault(name string, value int64, globalDefault bool) string {
 
 func priorityClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	name, value := text(obj.At("metadata"), "name"), number(obj, "value")
 	if strings.HasPrefix(name, systemPriority) {
 		if why := systemPriorityFault(name, value, truth(obj, "globalDefault")); why != "" {
@@ -61,7 +61,7 @@ func priorityClassCreate(f *errorList, obj object.Value) {
 
 func priorityClassUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	if number(obj, "value") != number(old, "value") {
 		f.Forbidden(root.To("value"), "may not be changed in an update.")
 	}
@@ -71,7 +71,7 @@ func priorityClassUpdate(f *errorList, obj, old object.Value) {
 }
 
 func runtimeClassCreate(f *errorList, obj object.Value) { // its finalizers need no domain
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.requiredShortName(root.To("handler"), text(obj, "handler"))
 	fixed := obj.At("overhead", "podFixed")
 	f.resourceList(fixed, root.To("overhead").To("limits"), containerResource, leniency{})
@@ -98,7 +98,7 @@ var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`},
 func runtimeClassUpdate(f *errorList, obj, old object.Value) {
 	runtimeClassCreate(f, obj)
 	if text(obj, "handler") != text(old, "handler") {
-		f.changed((*fielderrors.Place)(nil).To("handler"))
+		f.changed((*fielderrors.Location)(nil).To("handler"))
 	}
 }
 
@@ -118,7 +118,7 @@ func budgetUpdate(f *errorList, obj, old object.Value) {
 
 // budget checks the number of pods that may be disrupted at a time.
 func (f *errorList) budget(spec object.Value, lenient bool) {
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
 		f.Invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
 	}
@@ -131,7 +131,7 @@ func (f *errorList) budget(spec object.Value, lenient bool) {
 }
 
 func budgetStatus(f *errorList, obj, _ object.Value) {
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status := obj.At("status")
 	f.conditions(status.At("conditions"), p.To("conditions"))
 	f.nonNegativeMembers(status, p, "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
@@ -142,7 +142,7 @@ var migrationFields = []goField{{name: "Resource", member: "resource",
 
 func migrationCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec").To("resource")
+	p := (*fielderrors.Location)(nil).To("spec").To("resource")
 	of := obj.At("spec", "resource")
 	if name := text(of, "resource"); name == "" {
 		f.Required(p.To("resource"), "resource is required to be set")
@@ -159,13 +159,13 @@ func migrationCreate(f *errorList, obj object.Value) {
 func migrationUpdate(f *errorList, obj, old object.Value) {
 	migrationCreate(f, obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
-		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, migrationFields}, fielderrors.Immutable)
+		f.Invalid((*fielderrors.Location)(nil).To("spec"), goForm{spec, migrationFields}, fielderrors.Immutable)
 	}
 }
 
 func migrationStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("status")
+	p := (*fielderrors.Location)(nil).To("status")
 	status, previous := obj.At("status"), old.At("status")
 	version := text(status, "resourceVersion")
 	if version != "" {

@@ -27,7 +27,7 @@ var (
 )
 
 // provisioner demands the name of a driver.
-func (f *errorList) provisioner(p *fielderrors.Place, name string) {
+func (f *errorList) provisioner(p *fielderrors.Location, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -35,11 +35,11 @@ func (f *errorList) provisioner(p *fielderrors.Place, name string) {
 	f.qualifiedText(p, strings.ToLower(name))
 }
 
-func (f *errorList) qualifiedText(p *fielderrors.Place, s string) {
+func (f *errorList) qualifiedText(p *fielderrors.Location, s string) {
 	f.Each(p, s, objectmeta.LabelKeyErrors(s))
 }
 
-func (f *errorList) parameters(parameters object.Value, mayBeEmpty bool, p *fielderrors.Place) {
+func (f *errorList) parameters(parameters object.Value, mayBeEmpty bool, p *fielderrors.Location) {
 	if parameters.Len() > maxParameters {
 		f.TooLong(p, maxParameters)
 		return
@@ -61,7 +61,7 @@ func (f *errorList) parameters(parameters object.Value, mayBeEmpty bool, p *fiel
 
 func storageClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.provisioner(root.To("provisioner"), text(obj, "provisioner"))
 	f.parameters(obj.At("parameters"), true, root.To("parameters"))
 	if policy := text(obj, "reclaimPolicy"); policy != "" {
@@ -72,7 +72,7 @@ func storageClassCreate(f *errorList, obj object.Value) {
 }
 
 // allowedTopologies checks the topologies in which volumes may be created.
-func (f *errorList) allowedTopologies(terms object.Value, p *fielderrors.Place) {
+func (f *errorList) allowedTopologies(terms object.Value, p *fielderrors.Location) {
 	var before []map[string]map[string]bool
 	for i, term := range terms.Items() {
 		p := p.Item(i).To("matchLabelExpressions")
@@ -128,19 +128,19 @@ func storageClassUpdate(f *errorList, obj, old object.Value) {
 	storageClassCreate(f, obj)
 	for _, key := range [...]string{"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"} {
 		if now, before := obj.At(key), old.At(key); !object.Equal(now, before) {
-			f.changed((*fielderrors.Place)(nil).To(key))
+			f.changed((*fielderrors.Location)(nil).To(key))
 		}
 	}
 }
 
 func attachmentCreate(f *errorList, obj object.Value) {
-	f.declaredDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
+	f.declaredDriverName((*fielderrors.Location)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
 	f.attachment(obj)
 }
 
 func (f *errorList) attachment(obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	f.subdomain(p.To("nodeName"), text(spec, "nodeName"))
 	inline, volume := spec.At("source", "inlineVolumeSpec"), spec.At("source", "persistentVolumeName")
@@ -156,10 +156,10 @@ func (f *errorList) attachment(obj object.Value) {
 		f.Required(p.To("source").To("persistentVolumeName"), "must specify non empty persistentVolumeName")
 	}
 	if !volume.IsNull() {
-		f.subdomain((*fielderrors.Place)(nil).To("spec.source.persistentVolumeName"), volume.Str())
+		f.subdomain((*fielderrors.Location)(nil).To("spec.source.persistentVolumeName"), volume.Str())
 	}
 	status := obj.At("status")
-	at := (*fielderrors.Place)(nil).To("status")
+	at := (*fielderrors.Location)(nil).To("status")
 	size := 0
 	for _, m := range status.At("attachmentMetadata").Members() {
 		size += len(m.Key) + m.Value.Len()
@@ -178,18 +178,18 @@ func (f *errorList) attachment(obj object.Value) {
 
 func attachmentUpdate(f *errorList, obj, old object.Value) {
 	// Upstream's generated rules stop at a changed spec and do not check unchanged values.
-	f.csiDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
+	f.csiDriverName((*fielderrors.Location)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
 	f.attachment(obj)
 	if !same(obj.At("spec"), old.At("spec")) {
-		f.changed((*fielderrors.Place)(nil).To("spec"))
+		f.changed((*fielderrors.Location)(nil).To("spec"))
 	}
 }
 
 func csiNodeCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var names seen
+	var names nameSet
 	for i, driver := range obj.At("spec", "drivers").Items() {
-		p := (*fielderrors.Place)(nil).To("spec").To("drivers").Item(i)
+		p := (*fielderrors.Location)(nil).To("spec").To("drivers").Item(i)
 		name, id := text(driver, "name"), text(driver, "nodeID")
 		f.csiDriverName(p.To("name"), name)
 		f.requiredText(p.To("nodeID"), id)
@@ -200,7 +200,7 @@ func csiNodeCreate(f *errorList, obj object.Value) {
 		if names.add(name) {
 			f.Duplicate(p.To("name"), name)
 		}
-		var keys seen
+		var keys nameSet
 		for _, item := range driver.At("topologyKeys").Items() {
 			f.requiredText(p, item.Str())
 			if keys.add(item.Str()) {
@@ -219,7 +219,7 @@ func csiNodeUpdate(f *errorList, obj, old object.Value) {
 	for _, before := range old.At("spec", "drivers").Items() {
 		for _, now := range obj.At("spec", "drivers").Items() {
 			if text(before, "name") == text(now, "name") && !same(before.Without("allocatable"), now.Without("allocatable")) {
-				f.Invalid((*fielderrors.Place)(nil).To("spec").To("drivers"), goForm{now, csiNodeDriverFields},
+				f.Invalid((*fielderrors.Location)(nil).To("spec").To("drivers"), goForm{now, csiNodeDriverFields},
 					fielderrors.Immutable)
 			}
 		}
@@ -228,7 +228,7 @@ func csiNodeUpdate(f *errorList, obj, old object.Value) {
 
 func csiDriverCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*fielderrors.Place)(nil).To("spec")
+	p := (*fielderrors.Location)(nil).To("spec")
 	spec := obj.At("spec")
 	f.onlyIfSet(p.To("fsGroupPolicy"), spec.At("fsGroupPolicy"), fsGroupPolicies)
 	f.tokenRequests(spec.At("tokenRequests"), p.To("tokenRequests"))
@@ -245,8 +245,8 @@ func csiDriverCreate(f *errorList, obj object.Value) {
 	}
 }
 
-func (f *errorList) tokenRequests(requests object.Value, p *fielderrors.Place) {
-	var audiences seen
+func (f *errorList) tokenRequests(requests object.Value, p *fielderrors.Location) {
+	var audiences nameSet
 	for i, request := range requests.Items() {
 		p := p.Item(i)
 		if audience := text(request, "audience"); audiences.add(audience) {
@@ -269,7 +269,7 @@ func csiDriverUpdate(f *errorList, obj, old object.Value) {
 	for _, member := range [...][2]string{{"attachRequired", "attachedRequired"},
 		{"volumeLifecycleModes", "volumeLifecycleModes"}} {
 		if now := obj.At("spec", member[0]); !same(now, old.At("spec", member[0])) {
-			f.Invalid((*fielderrors.Place)(nil).To("spec").To(member[1]), fielderrors.Show(now), fielderrors.Immutable)
+			f.Invalid((*fielderrors.Location)(nil).To("spec").To(member[1]), fielderrors.Show(now), fielderrors.Immutable)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func capacityCreate(f *errorList, obj object.Value) { f.capacity(obj, false) }
 
 func (f *errorList) capacity(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.labelSelector(obj.At("nodeTopology"), root.To("nodeTopology"), lenient)
 	f.subdomain(root.To("storageClassName"), text(obj, "storageClassName"))
 	if amount := quantity(obj.At("capacity")); amount.Sign() < 0 {
@@ -287,7 +287,7 @@ func (f *errorList) capacity(obj object.Value, lenient bool) {
 }
 
 func capacityUpdate(f *errorList, obj, old object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.capacity(obj, invalidSelector(old.At("nodeTopology")))
 	if now := obj.At("nodeTopology"); !same(now, old.At("nodeTopology")) {
 		f.Invalid(root.To("nodeTopology"), fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
@@ -299,13 +299,13 @@ func capacityUpdate(f *errorList, obj, old object.Value) {
 
 func attributesClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	f.provisioner(root.To("driverName"), text(obj, "driverName"))
 	f.parameters(obj.At("parameters"), false, root.To("parameters"))
 }
 
 func attributesClassUpdate(f *errorList, obj, old object.Value) {
-	var root *fielderrors.Place
+	var root *fielderrors.Location
 	if text(obj, "driverName") != text(old, "driverName") {
 		f.Forbidden(root.To("driverName"), "updates to driverName are forbidden.")
 	}

@@ -129,15 +129,15 @@ func isAmount(within, key string, v object.Value) bool {
 	return v.Kind() == object.Map && slices.Contains(quantities, key)
 }
 
-// seen is a set of names; a few of them need no allocation.
-type seen struct {
+// nameSet is a set of names; a few of them need no allocation.
+type nameSet struct {
 	few  [8]string
 	n    int
 	many map[string]bool
 }
 
 // has says whether a name has been added.
-func (s *seen) has(name string) bool {
+func (s *nameSet) has(name string) bool {
 	if s.many != nil {
 		return s.many[name]
 	}
@@ -145,7 +145,7 @@ func (s *seen) has(name string) bool {
 }
 
 // add adds a name and says whether it was in the set already.
-func (s *seen) add(name string) bool {
+func (s *nameSet) add(name string) bool {
 	if s.has(name) {
 		return true
 	}

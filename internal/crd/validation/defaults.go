@@ -31,7 +31,7 @@ func identity(v object.Value) object.Value { return v }
 
 // defaults validates all defaults of a schema and says whether they are valid. If the schema does not compile, the
 // error is about the schema and no default is validated.
-func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
+func (c *checker) defaults(openAPI object.Value, p *fielderrors.Location) bool {
 	if !hasDefaults(openAPI) {
 		return true
 	}
@@ -51,7 +51,7 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 }
 
 // node validates the defaults of a node and below it.
-func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Place, s enclosing) {
+func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Location, s enclosing) {
 	if t == nil || w.budget < 0 || w.full() {
 		return
 	}
@@ -78,7 +78,7 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 }
 
 // one validates one default.
-func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s enclosing) {
+func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Location, s enclosing) {
 	path := w.Path(p)
 	v, err := n.defaultValue.Untyped()
 	if err != nil { // the reference cannot represent the value

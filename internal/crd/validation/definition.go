@@ -111,7 +111,7 @@ func (d *definition) allHaveSchemas() bool {
 }
 
 // oneOf requires a value of an enum.
-func (c *checker) oneOf(p *fielderrors.Place, value string, accepted []string) {
+func (c *checker) oneOf(p *fielderrors.Location, value string, accepted []string) {
 	if value == "" {
 		c.Required(p, "")
 		return

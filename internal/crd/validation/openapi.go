@@ -21,7 +21,7 @@ var (
 
 // schema validates one schema, of one version or moved to spec. status says whether there is a status subresource,
 // name is the version. parent contains the schema as openAPIV3Schema, at the path p.
-func (c *checker) schema(parent object.Value, status bool, name string, p *fielderrors.Place) {
+func (c *checker) schema(parent object.Value, status bool, name string, p *fielderrors.Location) {
 	schema := parent.At("openAPIV3Schema")
 	before := len(c.List)
 	n := read(schema)
@@ -50,7 +50,7 @@ func (c *checker) schema(parent object.Value, status bool, name string, p *field
 
 // rootForStatus refuses members that are not allowed at the root if there is a status subresource, because a write of
 // the status is validated by the schema of that property alone.
-func (c *checker) rootForStatus(n *node, schema object.Value, p *fielderrors.Place) {
+func (c *checker) rootForStatus(n *node, schema object.Value, p *fielderrors.Location) {
 	if !n.identified && n.typ != "" && n.typ != "object" {
 		c.Invalid(p.To("openAPIV3Schema.type"), n.typ,
 			`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
@@ -77,7 +77,7 @@ type scope struct {
 }
 
 // node checks a node and all below it, and says whether it has a structural form.
-func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (convertible bool) {
+func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Location, s scope) (convertible bool) {
 	if schema.Kind() != object.Map || w.full() {
 		return true
 	}
@@ -87,7 +87,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	below := s
 	below.root = false
 	convertible = n.unsupported() == "" && n.malformed() == ""
-	visit := func(schema object.Value, p *fielderrors.Place, s scope) {
+	visit := func(schema object.Value, p *fielderrors.Location, s scope) {
 		convertible = w.node(schema, p, s) && convertible
 	}
 	if !n.additionalProperties.IsNull() {
@@ -168,7 +168,7 @@ func isObjectMember(key string) bool {
 }
 
 // supported refuses keywords of OpenAPI that Kubernetes does not support.
-func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
+func (w *openAPIWalk) supported(n *node, p *fielderrors.Location, s scope) {
 	if n.typ != "" && !w.badTypes && !slices.Contains(types, n.typ) {
 		w.UnsupportedText(p.To("type"), n.typ, types)
 	}
@@ -203,7 +203,7 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 }
 
 // demandType requires the type to which an extension applies.
-func (w *openAPIWalk) demandType(n *node, typ, extension string, p *fielderrors.Place) {
+func (w *openAPIWalk) demandType(n *node, typ, extension string, p *fielderrors.Location) {
 	detail := "must be " + typ + " if " + extension + " is specified"
 	if n.typ == "" {
 		w.Required(p.To("type"), detail)
@@ -212,7 +212,7 @@ func (w *openAPIWalk) demandType(n *node, typ, extension string, p *fielderrors.
 	}
 }
 
-func (w *openAPIWalk) mapType(n *node, p *fielderrors.Place) {
+func (w *openAPIWalk) mapType(n *node, p *fielderrors.Location) {
 	if !n.hasMapType {
 		return
 	}
@@ -224,7 +224,7 @@ func (w *openAPIWalk) mapType(n *node, p *fielderrors.Place) {
 	}
 }
 
-func (w *openAPIWalk) listType(n *node, p *fielderrors.Place) {
+func (w *openAPIWalk) listType(n *node, p *fielderrors.Location) {
 	if n.hasListType && n.typ != "array" {
 		w.demandType(n, "array", "x-kubernetes-list-type", p)
 	} else if n.listType == "set" && !w.compositeSets {
@@ -249,7 +249,7 @@ func (w *openAPIWalk) listType(n *node, p *fielderrors.Place) {
 
 // atomicItems requires atomic items of a set. As in the reference the error shows the items' list type even if they
 // are maps.
-func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Place) {
+func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Location) {
 	item := read(n.item())
 	if extension := compositeItem(&item); extension != "" {
 		w.Invalid(p.To(extension), shownPointer(item.hasListType, item.listType),
@@ -270,7 +270,7 @@ func compositeItem(item *node) string {
 }
 
 // listMap validates a list of type map.
-func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
+func (w *openAPIWalk) listMap(n *node, p *fielderrors.Location) {
 	at := p.To("x-kubernetes-list-map-keys")
 	if n.listKeys.Len() == 0 {
 		w.Required(at, "must not be empty if x-kubernetes-list-type is map")
@@ -306,7 +306,7 @@ func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
 }
 
 // tightKeys requires that items of sets and maps, and the keys of the latter, cannot be missing or null.
-func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
+func (c *checker) tightKeys(n *node, p *fielderrors.Location) {
 	if n.listType != "set" && n.listType != "map" {
 		return
 	}
@@ -336,7 +336,7 @@ func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
 }
 
 // ruleForm validates the form of a CEL rule, not its expressions.
-func (w *openAPIWalk) ruleForm(rule, schema object.Value, convertible bool, p *fielderrors.Place) {
+func (w *openAPIWalk) ruleForm(rule, schema object.Value, convertible bool, p *fielderrors.Location) {
 	const blank, lines = "must be non-empty if specified", "must not contain line breaks"
 	text, message := strings.TrimSpace(rule.At("rule").Str()), rule.At("message").Str()
 	trimmed := strings.TrimSpace(message)

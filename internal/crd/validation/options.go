@@ -49,7 +49,7 @@ var errNoType = errors.New("internal error: failed to construct type information
 	"unable to convert structural schema to CEL declarations")
 
 // celRules checks the CEL rules of a structural schema.
-func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.Place, w *openAPIWalk) {
+func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.Location, w *openAPIWalk) {
 	if c.CheckRules == nil || c.full() || !anyNode(openAPI, func(n *node) bool { return n.rules.Len() > 0 }) {
 		return
 	}

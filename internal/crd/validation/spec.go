@@ -38,7 +38,7 @@ func dnsLabelErrors(s string) []string {
 }
 
 // dnsLabel requires a label. All problems are one error, with an introduction.
-func (c *checker) dnsLabel(p *fielderrors.Place, s, introduction string) {
+func (c *checker) dnsLabel(p *fielderrors.Location, s, introduction string) {
 	label := s
 	if introduction != "" {
 		label = strings.ToLower(s)
@@ -85,7 +85,7 @@ func (c *checker) spec() {
 
 // missingSchemasOf requires a schema of every version. If the old object has versions without a schema, it requires one
 // only of served versions, whose objects would lose all of their fields to pruning.
-func (c *checker) missingSchemasOf(p *fielderrors.Place) {
+func (c *checker) missingSchemasOf(p *fielderrors.Location) {
 	if !c.def.moved.openAPI().IsNull() {
 		return
 	}
@@ -105,7 +105,7 @@ func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 
 // structuralDemanded requires structural schemas, even if the old object's are not, if anything depends on their
 // structure: pruning, defaults or the extensions of Kubernetes.
-func (c *checker) structuralDemanded(p *fielderrors.Place) {
+func (c *checker) structuralDemanded(p *fielderrors.Location) {
 	preserve := c.def.spec.At("preserveUnknownFields").Bool()
 	defaults := c.def.anySchema(hasDefaults)
 	if defaults && preserve {
@@ -116,7 +116,7 @@ func (c *checker) structuralDemanded(p *fielderrors.Place) {
 	}
 }
 
-func (c *checker) versions(p *fielderrors.Place) {
+func (c *checker) versions(p *fielderrors.Location) {
 	seen := map[string]bool{}
 	stored, unique := 0, true
 	for i := range c.def.versions {
@@ -140,7 +140,7 @@ func (c *checker) versions(p *fielderrors.Place) {
 	}
 }
 
-func (c *checker) version(v *version, p *fielderrors.Place) {
+func (c *checker) version(v *version, p *fielderrors.Location) {
 	c.deprecationWarning(v.value.At("deprecated").Bool(), v.value.At("deprecationWarning"), p.To("deprecationWarning"))
 	c.schema(v.schema, c.def.statusOf(v.name), v.name, p.To("schema"))
 	c.subresources(v.subresources, p.To("subresources"))
@@ -157,7 +157,7 @@ func (c *checker) version(v *version, p *fielderrors.Place) {
 	c.selectableFields(&v.perVersion, v.name, p.To("schema.openAPIV3Schema"), p.To("selectableFields"))
 }
 
-func (c *checker) deprecationWarning(deprecated bool, warning object.Value, p *fielderrors.Place) {
+func (c *checker) deprecationWarning(deprecated bool, warning object.Value, p *fielderrors.Location) {
 	if warning.IsNull() {
 		return
 	}
@@ -186,7 +186,7 @@ func (c *checker) deprecationWarning(deprecated bool, warning object.Value, p *f
 }
 
 // demandedNames requires the names in the spec. The names in the status may be missing.
-func (c *checker) demandedNames(p *fielderrors.Place) {
+func (c *checker) demandedNames(p *fielderrors.Location) {
 	for _, key := range [...]string{"plural", "singular", "kind", "listKind"} {
 		if c.def.spec.At("names", key).Len() == 0 {
 			c.Required(p.To(key), "")
@@ -195,7 +195,7 @@ func (c *checker) demandedNames(p *fielderrors.Place) {
 }
 
 // names validates the names that are present.
-func (c *checker) names(names object.Value, p *fielderrors.Place) {
+func (c *checker) names(names object.Value, p *fielderrors.Location) {
 	const mixedCase = "may have mixed case, but should otherwise match: "
 	for _, n := range [...]struct{ key, introduction string }{{"plural", ""}, {"singular", ""}, {"kind", mixedCase},
 		{"listKind", mixedCase}} {
@@ -214,7 +214,7 @@ func (c *checker) names(names object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (c *checker) column(column object.Value, p *fielderrors.Place) {
+func (c *checker) column(column object.Value, p *fielderrors.Location) {
 	if column.At("name").Len() == 0 {
 		c.Required(p.To("name"), "")
 	}
@@ -231,7 +231,7 @@ func (c *checker) column(column object.Value, p *fielderrors.Place) {
 
 // jsonPath requires a path into objects and says whether it is one. As in the reference only its first byte is
 // checked.
-func (c *checker) jsonPath(p *fielderrors.Place, path string) bool {
+func (c *checker) jsonPath(p *fielderrors.Location, path string) bool {
 	switch {
 	case path == "":
 		c.Required(p, "")
@@ -243,7 +243,7 @@ func (c *checker) jsonPath(p *fielderrors.Place, path string) bool {
 	return false
 }
 
-func (c *checker) subresources(subresources object.Value, p *fielderrors.Place) {
+func (c *checker) subresources(subresources object.Value, p *fielderrors.Location) {
 	scale := subresources.At("scale")
 	if scale.IsNull() {
 		return
@@ -264,7 +264,7 @@ func (c *checker) subresources(subresources object.Value, p *fielderrors.Place) 
 
 // selectableFields validates paths by the schema. name is the version; at is the path of the error for a schema
 // without structural form.
-func (c *checker) selectableFields(in *perVersion, name string, at, p *fielderrors.Place) {
+func (c *checker) selectableFields(in *perVersion, name string, at, p *fielderrors.Location) {
 	schema := in.openAPI()
 	if err := unconvertible(schema); err != "" {
 		c.Invalid(at, "", err)

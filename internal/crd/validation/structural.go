@@ -37,7 +37,7 @@ const (
 
 // structural applies the rules to a schema and says whether it is structural. As in the reference the errors are
 // sorted.
-func (c *checker) structural(schema object.Value, p *fielderrors.Place) bool {
+func (c *checker) structural(schema object.Value, p *fielderrors.Location) bool {
 	before := len(c.List)
 	c.structure(schema, atRoot, p)
 	n := read(schema)
@@ -48,7 +48,7 @@ func (c *checker) structural(schema object.Value, p *fielderrors.Place) bool {
 }
 
 // structure checks a node of the structure and all below it.
-func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place) {
+func (c *checker) structure(schema object.Value, at level, p *fielderrors.Location) {
 	if schema.IsNull() || c.full() {
 		return
 	}
@@ -86,7 +86,7 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 }
 
 // typeOf requires a type, and the type object where it is required.
-func (c *checker) typeOf(n *node, at level, p *fielderrors.Place) {
+func (c *checker) typeOf(n *node, at level, p *fielderrors.Location) {
 	const embedded = "must be object if x-kubernetes-embedded-resource is true"
 	switch {
 	case n.embedded && n.typ == "":
@@ -106,7 +106,7 @@ func (c *checker) typeOf(n *node, at level, p *fielderrors.Place) {
 
 // metadata restricts the schemas of apiVersion, kind and metadata at the root and in embedded objects: their types are
 // fixed, and at the root the schema of metadata may only restrict name and generateName.
-func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
+func (c *checker) metadata(n *node, at level, p *fielderrors.Location) {
 	demand := func(key, typ string) {
 		if member, ok := n.properties.Get(key); ok && member.At("type").Str() != typ {
 			c.Invalid(p.Key(key).To("type"), member.At("type").Str(), "must be "+typ)
@@ -153,7 +153,7 @@ func intOrStringOf(anyOf object.Value) bool {
 
 // valueValidation checks the members of a node that restrict values. Types are allowed in its anyOf if typesAllowed is
 // set, and in the anyOf of its first allOf if firstTypes is set and these are the alternatives of intOrStringOf.
-func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fielderrors.Place) {
+func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fielderrors.Location) {
 	if !typesAllowed {
 		c.nestedList(n.anyOf, false, p.To("anyOf"))
 	}
@@ -165,14 +165,14 @@ func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fie
 	}
 }
 
-func (c *checker) nestedList(list object.Value, firstTypes bool, p *fielderrors.Place) {
+func (c *checker) nestedList(list object.Value, firstTypes bool, p *fielderrors.Location) {
 	for i, item := range list.Items() {
 		c.nested(item, firstTypes && i == 0 && intOrStringOf(item.At("anyOf")), p.Item(i))
 	}
 }
 
 // nested checks a node below allOf, anyOf, oneOf or not, which may only restrict values.
-func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.Place) {
+func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.Location) {
 	if schema.IsNull() || c.full() {
 		return
 	}
@@ -212,7 +212,7 @@ func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.
 
 // completeValue requires that the structure at s declares everything that the schemas nested in v restrict. Nodes of
 // the structure below the root are not checked individually.
-func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Place) {
+func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Location) {
 	c.complete(v.not, s, sp, vp.To("not"))
 	for _, part := range [...]struct {
 		name string
@@ -225,7 +225,7 @@ func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Pla
 }
 
 // complete is completeValue for a nested node, which can name properties and items.
-func (c *checker) complete(v, s object.Value, sp, vp *fielderrors.Place) {
+func (c *checker) complete(v, s object.Value, sp, vp *fielderrors.Location) {
 	if v.IsNull() || c.full() {
 		return
 	}

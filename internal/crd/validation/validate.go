@@ -57,7 +57,7 @@ type ratcheting struct {
 	approval          *Approval // the old object's approval; nil: there is no old object
 }
 
-var root *fielderrors.Place
+var root *fielderrors.Location
 
 // Names validates the name of a definition, which must be its plural, a dot and its group. It is used by
 // objectmeta.ObjectMeta.
@@ -138,7 +138,7 @@ func (c *checker) unchanged(previous *definition) {
 
 // storedVersions requires that the stored versions include the storage version, and that the definition has all of
 // them.
-func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
+func (c *checker) storedVersions(stored object.Value, p *fielderrors.Location) {
 	if stored.Len() == 0 {
 		c.Invalid(p, fielderrors.Show(stored), "must have at least one stored version")
 		return
@@ -198,7 +198,7 @@ func (c *checker) conversion() {
 }
 
 // reviewVersions validates the review versions that a webhook supports.
-func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Place) {
+func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Location) {
 	if versions.Len() == 0 {
 		c.Required(p, "")
 		return

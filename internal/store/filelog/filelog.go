@@ -70,8 +70,8 @@ type Options struct {
 	// segments.
 	SegmentBytes int64
 	// NoSync lets the operating system decide when files reach the disk. Acknowledged commits survive the end of the
-	// process, but not a loss of power, after which the log may no longer open: files then reach the disk in another order
-	// than that in which they depend on each other.
+	// process, but not a loss of power, after which the log may no longer open: files then reach the disk in another
+	// order than that in which they depend on each other.
 	NoSync bool
 	// Sealing encrypts versions in checkpoints, and decrypts; those of commits come with their Seals. nil: nothing is
 	// encrypted, and what was is unreadable.
@@ -230,7 +230,7 @@ func (l *Log) append(commits []*store.Commit) error {
 	if err := l.write(w, commits); err != nil {
 		return l.abandon(w, err)
 	}
-	if err := l.inPlace(w); err != nil {
+	if err := l.stillNamed(w); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -295,11 +295,11 @@ func (l *Log) abandon(w *writer, err error) error {
 // isFull says whether an operation failed because the disk, or the quota of its user, is full.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// inPlace fails if the file of a segment is not the one that has its name. A file that was removed, or that is in a
+// stillNamed fails if the file of a segment is not the one that has its name. A file that was removed, or that is in a
 // directory that was renamed, can be written and synced like every other; the commits would be gone at the next Open,
 // which would find an empty log, or another one, without a word. It is checked after the sync and before the commits
 // are acknowledged, by one look-up of the path.
-func (l *Log) inPlace(w *writer) error {
+func (l *Log) stillNamed(w *writer) error {
 	same, err := l.names(w.path, w.info)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

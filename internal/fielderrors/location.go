@@ -2,13 +2,13 @@ package fielderrors
 
 import "strconv"
 
-// Place is a position in an object: a chain up to the root, on the stack. Its methods are small so that they are
+// Location is a position in an object: a chain up to the root, on the stack. Its methods are small so that they are
 // inlined, and nothing keeps a Place, so that none escapes to the heap. For the same reason, appendTo copies names, and
 // returns text and not a *field.Path, which would keep them.
-type Place struct {
-	Up   *Place // nil: the root
-	name string // of a member, or the subscript if n is subscript
-	n    int    // the index of a list item, or one of the two below
+type Location struct {
+	Up   *Location // nil: the root
+	name string    // of a member, or the subscript if n is subscript
+	n    int       // the index of a list item, or one of the two below
 }
 
 const (
@@ -17,16 +17,16 @@ const (
 )
 
 // To returns the place of a field of a struct: ".name".
-func (p *Place) To(name string) *Place { return &Place{Up: p, name: name, n: member} }
+func (p *Location) To(name string) *Location { return &Location{Up: p, name: name, n: member} }
 
 // Item returns the place of a list item: "[i]".
-func (p *Place) Item(i int) *Place { return &Place{Up: p, n: i} }
+func (p *Location) Item(i int) *Location { return &Location{Up: p, n: i} }
 
 // Key returns the place of a value of a map: "[k]".
-func (p *Place) Key(k string) *Place { return &Place{Up: p, name: k, n: subscript} }
+func (p *Location) Key(k string) *Location { return &Location{Up: p, name: k, n: subscript} }
 
 // appendTo appends the path from the root to dst.
-func (p *Place) appendTo(dst []byte) []byte {
+func (p *Location) appendTo(dst []byte) []byte {
 	if p == nil {
 		return dst
 	}
