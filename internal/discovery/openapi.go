@@ -156,8 +156,8 @@ func (d *Documents) v3Documents(c *catalog) []*v3Document {
 	return parts
 }
 
-// location is the URL of the version of the document with this hash.
-func (p *v3Document) location(hash string) string {
+// urlOf is the URL of the version of the document with this hash.
+func (p *v3Document) urlOf(hash string) string {
 	return "/openapi/v3/" + p.name + "?hash=" + url.QueryEscape(hash)
 }
 
@@ -166,7 +166,7 @@ func (d *Documents) index(c *catalog) object.Value {
 	var paths []object.Member
 	find := d.models()
 	for _, p := range d.v3Documents(c) {
-		location := object.Fields("serverRelativeURL", object.StringOf(p.location(p.hashOf(d, find))))
+		location := object.Fields("serverRelativeURL", object.StringOf(p.urlOf(p.hashOf(d, find))))
 		paths = append(paths, object.Member{Key: p.name, Value: location})
 	}
 	return object.Fields("paths", object.MapOf(paths...))
@@ -193,7 +193,7 @@ func (p *v3Document) document(d *Documents) *Document {
 		p.print(d, d.models(), io.MultiWriter(out, sum))
 		p.hash = hashText(sum)
 		p.doc = out.document(mediaJSON, p.hash)
-		p.doc.URL = p.location(p.hash)
+		p.doc.URL = p.urlOf(p.hash)
 	}
 	return p.doc
 }
