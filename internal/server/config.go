@@ -28,54 +28,99 @@ import (
 // DefaultContext is the name of the cluster and the context in a kubeconfig.
 const DefaultContext = "plinth"
 
-// Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
-// has the same setting.
+// Config holds all settings of a server, in groups. Fields are named after the flags, and flags after kube-apiserver's
+// where it has the same setting.
 type Config struct {
-	DataDir           string // certificates, kubeconfig and, with embedded storage, all objects
-	DataDirGiven      bool   // it is no default: the etcd stub, which names another one, is refused
-	Storage           string // "embedded" or "memory"
-	BindAddress       string
-	SecurePort        int    // 0 lets the system choose
-	WriteKubeconfig   string // default: DataDir/kubeconfig
-	ContextName       string // of the cluster and the context in it
-	SetCurrentContext bool   // also in a kubeconfig that exists: its current context becomes that of this server
+	Data
+	Access
+	Serving
+	Authentication
+	Authorization
+	Admission
+	Reached
+	Release
+	Requests
+	Insight
 
+	Aggregation Aggregation // how group versions are forwarded to other API servers
+	// Kubelets says how kubelets are reached. ConnectionBytesPerSecond limits an upgraded connection to a kubelet, a
+	// Pod or a Service in each direction; 0: there is no limit.
+	Kubelets                 nodes.Kubelets
+	ConnectionBytesPerSecond int64
+	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Whether this
+	// server runs a garbage collector is decided by Controllers.
+	GarbageCollection bool
+	Controllers       plane.Controllers
+	Services          addresses.Flags // their addresses and ports
+	// Now is the clock for timestamps, certificates and expiry; nil: time.Now. Waiting is by the clock of the process.
+	Now func() time.Time
+}
+
+// Data is where the server keeps its files and objects.
+type Data struct {
+	DataDir      string // certificates, kubeconfig and, with embedded storage, all objects
+	DataDirGiven bool   // it is no default: the etcd stub, which names another one, is refused
+	Storage      string // "embedded" or "memory"
 	// Etcd is the etcd that has all objects, if Etcd.Servers are given; or they are the one URL of the etcd stub
 	// (internal/etcdstub). The stub answers with a directory, and DataDir becomes the folder Etcd.Prefix in it.
 	Etcd   storage.Etcd
 	onEtcd bool // Etcd.Servers is a real etcd; set by locate
 	// Encryption says which objects are encrypted on disk.
-	Encryption storage.Encryption
+	Encryption        storage.Encryption
+	WatchHistoryBytes int64         // size of the watch history on disk
+	EventTTL          time.Duration // how long Events are kept
+	Log               store.Log     // has the commits of the store; Close closes it. Nil: the one that Storage selects
+	noSync            bool          // no fsync: a power cut may lose objects; set by the etcd stub
+}
 
-	TokenAuthFile string // "": no static tokens
-	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
-	TLSCertFile   string // "": the pair in CertDir
-	TLSKeyFile    string
+// Access is the kubeconfig that the server writes for its administrator.
+type Access struct {
+	WriteKubeconfig   string // default: DataDir/kubeconfig
+	ContextName       string // of the cluster and the context in it
+	SetCurrentContext bool   // also in a kubeconfig that exists: its current context becomes that of this server
+}
+
+// Serving is the port, and the certificates of the server.
+type Serving struct {
+	BindAddress string
+	SecurePort  int // 0 lets the system choose
+	// Listener serves the API, over TLS, and Close closes it. Nil: one at BindAddress and SecurePort. With Listener,
+	// Authority and Data.Log, and neither DataDir nor WriteKubeconfig, a server writes nothing.
+	Listener    net.Listener
+	TLSCertFile string // "": the pair in CertDir
+	TLSKeyFile  string
 	// CertDir holds apiserver.crt and apiserver.key. They are created if missing. "": a pair below DataDir is used.
-	CertDir  string
-	TLSNamed []string // certificates by server name (SNI): CERT,KEY or CERT,KEY:NAME,NAME
-
+	CertDir              string
+	TLSNamed             []string // certificates by server name (SNI): CERT,KEY or CERT,KEY:NAME,NAME
 	TLSMinVersion        string   // Go's name of the version; "": VersionTLS12
 	TLSCipherSuites      []string // names of Go or of the reference; empty: Go's choice
 	TLSCurves            []int32  // Go's numbers; empty: Go's choice
 	DisableHTTP2         bool
-	HTTP2MaxStreams      int  // on one connection; 0: 1000
-	PermitAddressSharing bool // SO_REUSEADDR
-	PermitPortSharing    bool // SO_REUSEPORT
+	HTTP2MaxStreams      int      // on one connection; 0: 1000
+	PermitAddressSharing bool     // SO_REUSEADDR
+	PermitPortSharing    bool     // SO_REUSEPORT
+	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
+}
 
-	Audit           audit.Options // which requests are recorded, and where
-	FrontProxy      FrontProxy
-	Aggregation     Aggregation // how group versions are forwarded to other API servers
-	BootstrapTokens bool        // accept tokens in Secrets of type bootstrap.kubernetes.io/token
-	ServiceAccounts ServiceAccounts
-	APIAudiences    []string // a token has to be for one of these; empty: the issuers of ServiceAccounts
-
-	AuthenticationConfig string // a file: OpenID Connect issuers, and anonymous requests; "": none
+// Authentication says who may send requests, and by which credentials.
+type Authentication struct {
+	TokenAuthFile        string // "": no static tokens
+	ClientCAFile         string // authorities of client certificates besides the server's own; "": no others
+	FrontProxy           FrontProxy
+	BootstrapTokens      bool // accept tokens in Secrets of type bootstrap.kubernetes.io/token
+	ServiceAccounts      ServiceAccounts
+	APIAudiences         []string // a token has to be for one of these; empty: the issuers of ServiceAccounts
+	AuthenticationConfig string   // a file: OpenID Connect issuers, and anonymous requests; "": none
 	OIDC                 OIDC
 	TokenWebhook         TokenWebhook
+	AnonymousAuth        bool // requests without credentials are from system:anonymous; false: they are refused
+	AnonymousAuthGiven   bool // whether AnonymousAuth was set explicitly
+	// AdministratorToken is a bearer token of the user that Server.Administrator has a certificate of; "": none.
+	AdministratorToken string
+}
 
-	AnonymousAuth      bool     // requests without credentials are from system:anonymous; false: they are refused
-	AnonymousAuthGiven bool     // whether AnonymousAuth was set explicitly
+// Authorization says what users may do.
+type Authorization struct {
 	AuthorizationModes []string // ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: the authorizers, in order
 	// AuthorizationPolicyFile has the policies of the mode ABAC.
 	AuthorizationPolicyFile string
@@ -83,9 +128,10 @@ type Config struct {
 	// and AuthorizationWebhook. It is reloaded when it changes.
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
+}
 
-	Metrics metrics.Limits // which metrics are served, and with which labels
-
+// Admission says which admission plugins are on, and how they are configured.
+type Admission struct {
 	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
 	DisableAdmission []string
@@ -93,39 +139,35 @@ type Config struct {
 	// How long a Pod stays on a node that is not ready or not reachable, unless it says so itself.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	AllowPrivileged                                         bool
+	// Webhooks finds webhooks in this process; nil: all are in the network.
+	Webhooks webhook.InProcess
+}
 
-	// Kubelets says how kubelets are reached. ConnectionBytesPerSecond limits an upgraded connection to a kubelet, a
-	// Pod or a Service in each direction; 0: there is no limit.
-	Kubelets                 nodes.Kubelets
-	ConnectionBytesPerSecond int64
-
-	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Whether this
-	// server runs a garbage collector is decided by Controllers.
-	GarbageCollection bool
-
-	Controllers plane.Controllers
-
+// Reached is what the server says of how it is reached.
+type Reached struct {
 	AdvertiseAddress string // the server's address in discovery documents and endpoints; "": the one it listens on
 	// PeerAdvertiseIP and PeerAdvertisePort are where other servers reach this one, if both are set; else it is
 	// AdvertiseAddress.
 	PeerAdvertiseIP, PeerAdvertisePort string
-
-	ExternalHostname string // the server's host in discovery documents; takes precedence over AdvertiseAddress
-	// EndpointReconciler says how servers on one etcd know which endpoints that Service has: by keys that each server
+	// ExternalHostname is the server's host in discovery documents; it takes precedence over AdvertiseAddress.
+	ExternalHostname string
+	// EndpointReconciler says how servers on one etcd know which endpoints the Service kubernetes has: by keys that each
 	// renews ("lease"), or by their number, APIServerCount ("master-count"). With "none" it has no endpoints.
 	EndpointReconciler string
 	APIServerCount     int
-	Services           addresses.Flags // their addresses and ports
+}
 
-	CORSAllowedOrigins []string // regular expressions; empty: no CORS headers are sent
-	// Versions says which versions of the API are served.
-	Versions builtin.RuntimeConfig
-
+// Release is the release that the server behaves like, and what of it is served.
+type Release struct {
 	// EmulatedVersion and MinCompatibilityVersion are the releases that the server behaves like: "1.36", "kube=1.36".
 	EmulatedVersion, MinCompatibilityVersion []string
+	FeatureGates                             []string // "A=true", "B=false"
+	// Versions says which versions of the API are served.
+	Versions builtin.RuntimeConfig
+}
 
-	FeatureGates        []string      // "A=true", "B=false"
-	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
+// Requests says how requests are served, and how many at the same time.
+type Requests struct {
 	RequestTimeout      time.Duration // of requests other than watches
 	MinRequestTimeout   int           // shortest time of a watch without timeoutSeconds, in seconds
 	PriorityAndFairness bool          // the two limits below are added up to one; false: each counts separately
@@ -133,57 +175,49 @@ type Config struct {
 	MaxMutatingInflight int           // writing requests at the same time; 0: no limit
 	places              int           // in which requests execute, in tests; 0: by the number of processors
 	GoawayChance        float64       // the share of HTTP/2 requests after which the connection is closed
+	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
+	CORSAllowedOrigins  []string      // regular expressions; empty: no CORS headers are sent
 	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
-	EventTTL            time.Duration // how long Events are kept
-	WatchHistoryBytes   int64         // size of the watch history on disk
-	Profiling           bool          // serve /debug/pprof, to users who are authorized to get it
-	ContentionProfiling bool          // record blocking profiles, if Profiling is on
-	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
+}
 
-	// What a server gets as values if it shares its process with others, instead of a port and files. With these and
-	// neither DataDir nor WriteKubeconfig it writes nothing.
-	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
-	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
-	Authority pki.Pair     // signs the server's certificates; the zero Pair: that in DataDir
-	// Webhooks finds webhooks in this process; nil: all are in the network.
-	Webhooks webhook.InProcess
-	// AdministratorToken is a bearer token of the user that Server.Administrator has a certificate of; "": none.
-	AdministratorToken string
-
-	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub
-
-	Flags map[string]string // all flags with their values, for /flagz; nil: the page is not served
-
-	Logger *slog.Logger
-	// Now is the clock for timestamps, certificates and expiry; nil: time.Now. Waiting is by the clock of the process.
-	Now func() time.Time
+// Insight is what the server shows of itself.
+type Insight struct {
+	Audit               audit.Options     // which requests are recorded, and where
+	Metrics             metrics.Limits    // which metrics are served, and with which labels
+	Profiling           bool              // serve /debug/pprof, to users who are authorized to get it
+	ContentionProfiling bool              // record blocking profiles, if Profiling is on
+	DebugSocket         string            // a Unix socket that serves /debug/pprof; "": none
+	Flags               map[string]string // all flags with their values, for /flagz; nil: the page is not served
+	Logger              *slog.Logger
 }
 
 // Defaults returns the default settings.
 func Defaults() Config {
-	return Config{
-		DataDir: "plinth-data", ContextName: DefaultContext, Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", APIServerCount: 1, Services: addresses.Flags{NodePortRange: "30000-32767"},
-		GarbageCollection: true, Controllers: plane.Controllers{"*"},
-		Etcd: storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,
-			HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
-			LeaseReuseSeconds: 60, MediaType: "application/vnd.kubernetes.protobuf"},
-		Audit:           audit.Defaults(),
-		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
-		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
-		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
-		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
-		Kubelets:                  nodes.DefaultKubelets(),
-		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
-		AuthorizationWebhook: AuthorizationWebhook{
-			Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,
-		},
-		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
-		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
-		WatchHistoryBytes: 512 << 20,
-		Aggregation:       Aggregation{OwnAuthority: true, RejectRedirects: true},
-		Logger:            slog.Default(),
+	var c Config
+	c.DataDir, c.ContextName, c.Storage = "plinth-data", DefaultContext, "embedded"
+	c.Etcd = storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,
+		HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
+		LeaseReuseSeconds: 60, MediaType: "application/vnd.kubernetes.protobuf"}
+	c.WatchHistoryBytes, c.EventTTL = 512<<20, time.Hour
+	c.BindAddress, c.SecurePort = "127.0.0.1", 6443
+	c.ServiceAccounts = ServiceAccounts{Lookup: true, Extend: true}
+	c.TokenWebhook = TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute}
+	c.OIDC = OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}}
+	c.AnonymousAuth = true
+	c.AuthorizationModes = []string{"RBAC"}
+	c.AuthorizationWebhook = AuthorizationWebhook{
+		Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,
 	}
+	c.AllowPrivileged, c.NotReadyTolerationSeconds, c.UnreachableTolerationSeconds = true, 300, 300
+	c.EndpointReconciler, c.APIServerCount = "lease", 1
+	c.RequestTimeout, c.MinRequestTimeout = time.Minute, 1800
+	c.PriorityAndFairness, c.MaxRequestsInflight, c.MaxMutatingInflight = true, 400, 200
+	c.Audit, c.Logger = audit.Defaults(), slog.Default()
+	c.Aggregation = Aggregation{OwnAuthority: true, RejectRedirects: true}
+	c.Kubelets = nodes.DefaultKubelets()
+	c.GarbageCollection, c.Controllers = true, plane.Controllers{"*"}
+	c.Services = addresses.Flags{NodePortRange: "30000-32767"}
+	return c
 }
 
 // features returns the feature gates, and the names of gates that were set but have no effect in this server.
