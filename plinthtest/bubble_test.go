@@ -54,7 +54,7 @@ func TestDeterministic(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				work.Go(func() { reconcile(ctx, t, p, name) })
 			}
-			time.Sleep(30 * 24 * time.Hour)
+			time.Sleep(30*24*time.Hour + 12*time.Hour) // when none of them is about to write
 			cancel()
 			work.Wait()
 			log = p.Requests().Writes().String()

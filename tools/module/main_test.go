@@ -283,7 +283,7 @@ func TestGoGet(t *testing.T) {
 		t.Errorf("the module is %s", used)
 	}
 	version := command(t, user, env, "go", "run", published.Path+"/cmd/plinth", "version")
-	if !strings.HasPrefix(version, "v1.") {
+	if !strings.HasPrefix(version, "plinth ") || !strings.Contains(version, "\nKubernetes v1.") {
 		t.Errorf("the program prints %s", version)
 	}
 }
