@@ -1,6 +1,6 @@
-// Package server connects the parts and runs them: it turns the configuration into an open store, an engine,
-// authentication, authorization, controllers and a listening HTTP server. It is the only package that may import all
-// others.
+// Package server is the process around a control plane (package plane). It turns the configuration of flags and files
+// into certificates, a port, a storage, and the values of which the plane is made; it runs the plane, makes it known to
+// other servers, counts for /metrics, and ends all of it in order. It is the only package that may import all others.
 package server
 
 import (
