@@ -125,7 +125,7 @@ var fleeting = regexp.MustCompile(
 		`|^kube-controller-manager replica_set\.go:640 .*replicasets\.apps \\*"[^"]*" not found` +
 		`|^kube-controller-manager event\.go:365 "Server rejected event \(will not retry!\)" err="namespaces \\*"[^"]*" not found"` +
 		`|^kube-controller-manager horizontal\.go:354 .* was deleted during reconciliation` +
-		`|^kube-controller-manager horizontal\.go:944 .*horizontalpodautoscalers\.autoscaling \\*"[^"]*" not found` +
+		`|^kube-controller-manager horizontal\.go:(877|944) .*horizontalpodautoscalers\.autoscaling \\*"[^"]*" not found` +
 		`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
 
 // names are the parts of messages that differ from run to run.
@@ -219,6 +219,8 @@ func TestUnexpected(t *testing.T) {
 		"a deleted ReplicaSet": {of("replica_set.go:640", missing, 100), 0},
 		"an Event of a namespace that is gone": {of("event.go:365",
 			`"Server rejected event (will not retry!)" err="namespaces \"shop\" not found" event="&Event{because it is being terminated}"`, 2), 0},
+		"an autoscaler that is deleted after its target": {of("horizontal.go:877",
+			`"Unhandled Error" err="failed to update status for a: horizontalpodautoscalers.autoscaling \"a\" not found"`, 2), 0},
 		"an Event that is refused": {of("event.go:365",
 			`"Server rejected event (will not retry!)" err="events \"a\" is forbidden" event="&Event{}"`, 2), 1},
 		"the same, somewhere else": {of("deployment_controller.go:1", missing, 2), 1},
