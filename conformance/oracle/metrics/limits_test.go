@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/common/model"
 	upstream "k8s.io/component-base/metrics"
 
-	"plinth/internal/engine"
 	"plinth/internal/metrics"
 )
 
@@ -103,8 +102,8 @@ type gather func() ([]*dto.MetricFamily, error)
 func here(t *testing.T, limits *metrics.Limits, total, seconds string) (counted, gather) {
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: total}, []string{"x", "y"})
 	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds}, []string{"x"})
-	pages, err := metrics.Pages(limits, slog.New(slog.DiscardHandler), metrics.NewRequests(engine.NewRegistry(nil)),
-		counter, histogram)
+	served := func(string, string, string) bool { return false }
+	pages, err := metrics.Pages(limits, slog.New(slog.DiscardHandler), metrics.NewRequests(served), counter, histogram)
 	if err != nil {
 		t.Fatal(err)
 	}
