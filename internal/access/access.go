@@ -92,6 +92,13 @@ func ServiceAccount(namespace, name string) string {
 	return ServiceAccountPrefix + namespace + ":" + name
 }
 
+// ControllerAccount returns the user of a controller of this name, as in the reference with
+// --use-service-account-credentials.
+func ControllerAccount(name string) User {
+	return User{Name: ServiceAccount("kube-system", name),
+		Groups: []string{ServiceAccounts, ServiceAccountGroupPrefix + "kube-system", Authenticated}}
+}
+
 // SplitServiceAccount returns the namespace and the name of the service account with this user name. ok is false if it
 // is the name of another user. It matches serviceaccount.SplitUsername in the reference.
 func SplitServiceAccount(user string) (namespace, name string, ok bool) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -48,11 +49,11 @@ type Aggregation struct {
 func (c *Aggregation) Run(ctx context.Context) {
 	roles := c.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")
 	for roles != nil && ctx.Err() == nil {
-		pass := &aggregationPass{Aggregation: c, of: roles, user: serviceAccount(aggregator),
+		pass := &aggregationPass{Aggregation: c, of: roles, user: access.ControllerAccount(aggregator),
 			roles: map[string]*engine.Object{}}
 		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("aggregating cluster roles failed, trying again", "error", err)
-			pause(ctx, minRetry)
+			pace.Pause(ctx, pace.MinRetry)
 		}
 	}
 }

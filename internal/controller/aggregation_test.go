@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -20,7 +21,7 @@ type aggregationBench struct {
 func newAggregationBench(t *testing.T) *aggregationBench {
 	t.Helper()
 	b := newBench(t)
-	return &aggregationBench{b, b.registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")}
+	return &aggregationBench{b, b.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")}
 }
 
 // role creates a ClusterRole with the label is=NAME, with one rule for each verb, which selects the named roles.
@@ -50,8 +51,8 @@ func (b *aggregationBench) role(name, verbs string, selects ...string) {
 func (b *aggregationBench) aggregate() int64 {
 	b.Helper()
 	p := &aggregationPass{
-		Aggregation: &Aggregation{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)},
-		of:          b.of, user: serviceAccount(aggregator), roles: map[string]*engine.Object{},
+		Aggregation: &Aggregation{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)},
+		of:          b.of, user: access.ControllerAccount(aggregator), roles: map[string]*engine.Object{},
 	}
 	list, err := b.List(b.Context(), &engine.Request{Resource: b.of}, engine.ListOptions{})
 	if err != nil {
@@ -60,11 +61,11 @@ func (b *aggregationBench) aggregate() int64 {
 	for role := range list.Items {
 		p.roles[role.Key.Name] = role
 	}
-	before := b.store.Revision()
+	before := b.Store.Revision()
 	if err := p.aggregate(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return b.store.Revision() - before
+	return b.Store.Revision() - before
 }
 
 // verbs are the verbs of a role's rules, in their order.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -29,7 +30,7 @@ type Availability struct {
 	Slices  func(ctx context.Context, namespace, service string) ([]object.Value, error)
 	// Check asks the server of an APIService. wrong is why it is not available; err, why it could not be asked.
 	Check func(ctx context.Context, obj object.Value) (wrong, err error)
-	Busy  *Busy // nil: nobody asks
+	Busy  *pace.Busy // nil: nobody asks
 	// Lost is told of an APIService that was available and is not any more. Nil: nobody is told.
 	Lost func(name, reason string)
 
@@ -66,8 +67,8 @@ func (c *Availability) Run(ctx context.Context) {
 	c.mu.Unlock()
 	(&follower{engine: c.Engine, logger: c.Logger, name: "availability", types: []*engine.Resource{c.of},
 		sync: func(ctx context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
-			c.Busy.add(1)
-			defer c.Busy.add(-1)
+			c.Busy.Add(1)
+			defer c.Busy.Add(-1)
 			return 0, c.changed(ctx, o, gone)
 		}}).run(ctx)
 	c.work.Wait()
@@ -152,9 +153,9 @@ func (c *Availability) watch(ctx context.Context, name string, wake <-chan struc
 	failed := 0
 	var last string
 	for ctx.Err() == nil {
-		c.Busy.add(1)
+		c.Busy.Add(1)
 		fault, err := c.check(ctx, name)
-		c.Busy.add(-1)
+		c.Busy.Add(-1)
 		rest := checkEvery
 		if err == nil {
 			err = fault

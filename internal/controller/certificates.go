@@ -132,7 +132,7 @@ func (r *signingRequest) usages() []string {
 func (r *signingRequest) write(ctx context.Context, subresource string, obj object.Value) error {
 	rq := &engine.Request{
 		Resource: r.of, Subresource: r.of.Subresource(subresource), Name: r.live.Key.Name,
-		User: serviceAccount("certificate-controller"), FieldManager: manager,
+		User: access.ControllerAccount("certificate-controller"), FieldManager: manager,
 	}
 	return unlessChanged(r.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, r.live)}))
 }
@@ -389,6 +389,6 @@ func (r *signingRequest) clean(ctx context.Context) (time.Duration, error) {
 	case left > 0:
 		return left, nil
 	}
-	rq := &engine.Request{Resource: r.of, Name: r.live.Key.Name, User: serviceAccount("certificate-controller")}
+	rq := &engine.Request{Resource: r.of, Name: r.live.Key.Name, User: access.ControllerAccount("certificate-controller")}
 	return 0, unlessChanged(r.Engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: r.live.Sidecar.UID}))
 }

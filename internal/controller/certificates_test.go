@@ -47,8 +47,9 @@ func newSigning(t *testing.T) *signing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Certificates = Certificates{Engine: s.bench.Engine, Registry: s.registry, Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return s.now }, Authority: parsed, PrivateKey: authority, Life: 365 * 24 * time.Hour,
+	s.Certificates = Certificates{Engine: s.bench.Engine, Registry: s.bench.Registry,
+		Logger: slog.New(slog.DiscardHandler),
+		Now:    func() time.Time { return s.now }, Authority: parsed, PrivateKey: authority, Life: 365 * 24 * time.Hour,
 		Authorizer: s}
 	return s
 }
@@ -92,14 +93,14 @@ func (s *signing) pkcs10(template *x509.CertificateRequest, damage bool) string 
 func (s *signing) request(user, signer string, template *x509.CertificateRequest, usages, seconds,
 	status string) *signingRequest {
 	s.Helper()
-	of := s.registry.Builtin().Find("certificates.k8s.io", "v1", "certificatesigningrequests")
+	of := s.bench.Registry.Builtin().Find("certificates.k8s.io", "v1", "certificatesigningrequests")
 	body, err := object.ParseJSON(fmt.Appendf(nil,
 		`{"metadata":{"generateName":"r-"},"spec":{"request":%q,"signerName":%q,"usages":[%s]%s}}`,
 		s.pkcs10(template, false), signer, usages, seconds))
 	if err != nil {
 		s.Fatal(err)
 	}
-	rq := s.bench.request("", "", "")
+	rq := s.bench.Request("", "", "")
 	rq.Resource, rq.User = of, access.User{Name: user, Groups: []string{"g"}}
 	made, err := s.bench.Create(s.Context(), rq, body)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *signing) request(user, signer string, template *x509.CertificateRequest
 // status is the status of a request as it is stored now; false if the request is gone.
 func (s *signing) status(r *signingRequest) (object.Value, bool) {
 	s.Helper()
-	rq := s.bench.request("", "", r.live.Key.Name)
+	rq := s.bench.Request("", "", r.live.Key.Name)
 	rq.Resource = r.of
 	got, err := s.bench.Get(s.Context(), rq, "")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -61,7 +62,7 @@ const (
 func (c *Claims) Run(ctx context.Context) {
 	types := c.Registry.Builtin()
 	c.of, c.pods = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "pods")
-	c.user = serviceAccount("pvc-protection-controller")
+	c.user = access.ControllerAccount("pvc-protection-controller")
 	c.due, c.concerned, c.wake = map[string]map[string]int{}, map[string]struct{}{}, make(chan struct{}, 1)
 	if c.of == nil || c.pods == nil {
 		return
@@ -222,7 +223,7 @@ func (c *Claims) lookAtAll(ctx context.Context) {
 						"object", namespace+"/"+name, "error", err)
 				}
 				c.work.Go(func() {
-					pause(ctx, retry(failed))
+					pace.Pause(ctx, pace.Retry(failed))
 					c.add(namespace, name, failed)
 				})
 			}

@@ -11,7 +11,6 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
-	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -22,7 +21,7 @@ type volumeBench struct {
 }
 
 func (b *volumeBench) to(resource, name string) *engine.Request {
-	return &engine.Request{Resource: b.registry.Now().Find("", "v1", resource), Namespace: "default", Name: name}
+	return &engine.Request{Resource: b.Registry.Now().Find("", "v1", resource), Namespace: "default", Name: name}
 }
 
 func (b *volumeBench) create(resource, name, rest string) {
@@ -195,10 +194,10 @@ func withClaims(t *testing.T, unused bool, f func(b *volumeBench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &volumeBench{bench: newBenchOf(t, builtin.Config{}, func(*store.Store) {}), ctx: ctx}
+		b := &volumeBench{bench: newBenchOf(t, builtin.Config{}), ctx: ctx}
 		done := make(chan struct{})
 		go func() {
-			(&Claims{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler), Unused: unused}).Run(ctx)
+			(&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Unused: unused}).Run(ctx)
 			close(done)
 		}()
 		b.create("namespaces", "default", "")

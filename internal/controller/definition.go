@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -24,7 +25,7 @@ type Definitions struct {
 	Objects func(definition *engine.Object) *engine.Resource
 	// Finalizer is the finalizer that keeps a definition until its objects are deleted.
 	Finalizer string
-	Busy      *Busy // nil: nobody asks
+	Busy      *pace.Busy // nil: nobody asks
 	// Shared says that other servers write to the store, too.
 	Shared bool
 
@@ -40,7 +41,7 @@ func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself,
-		onChange: c.seen, pace: newPace(), busy: c.Busy,
+		onChange: c.seen, pace: pace.New(), busy: c.Busy,
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
 	e.run(ctx)

@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 )
 
@@ -33,7 +35,7 @@ type emptier struct {
 	what   string           // "namespace"
 	user   access.User
 	pace   *rate.Limiter // of its deletes
-	busy   *Busy
+	busy   *pace.Busy
 	// onChange is called for every change of an object; gone means that it was deleted. Nil disables it.
 	onChange func(ctx context.Context, o *engine.Object, gone bool)
 	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when its contents are gone.
@@ -75,24 +77,14 @@ const (
 	// minRest. So objects whose finalizers are removed one after another do not cause a pass each.
 	restFactor = 10
 	minRest    = 100 * time.Millisecond
-
-	// After an error the next pass follows after minRetry, and twice as long each time, up to maxRetry, as in the
-	// reference.
-	minRetry = time.Second
-	maxRetry = time.Minute
 )
-
-// retry is how long to wait after a number of failed passes in a row.
-func retry(failed int) time.Duration {
-	return min(maxRetry, minRetry<<min(failed-1, 6))
-}
 
 // run works until ctx ends.
 func (c *emptier) run(ctx context.Context) {
 	for c.of != nil && ctx.Err() == nil {
 		if err := c.watch(ctx); err != nil && ctx.Err() == nil {
 			c.logger.Warn("watching "+c.what+"s failed, trying again", "error", err)
-			pause(ctx, minRetry)
+			pace.Pause(ctx, pace.MinRetry)
 		}
 	}
 }
@@ -161,8 +153,8 @@ func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
 // work makes passes until ctx ends, because the object is gone or the server closes.
 func (w *worker) work(ctx context.Context) {
 	last := ""
-	w.busy.add(1)
-	defer w.busy.add(-1)
+	w.busy.Add(1)
+	defer w.busy.Add(-1)
 	for failed := 0; ctx.Err() == nil; {
 		select {
 		case w.slots <- struct{}{}:
@@ -180,7 +172,7 @@ func (w *worker) work(ctx context.Context) {
 			failed, last = 0, ""
 		} else {
 			failed++
-			if at := w.now().Add(retry(failed)); left.until.IsZero() || at.Before(left.until) {
+			if at := w.now().Add(pace.Retry(failed)); left.until.IsZero() || at.Before(left.until) {
 				left.until = at
 			}
 			if err.Error() != last { // logged once
@@ -213,11 +205,11 @@ func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 		again = timer.C
 	}
 	remain, look, over := left.count(), false, false
-	w.busy.add(-1) // until there is something to look at
+	w.busy.Add(-1) // until there is something to look at
 	reason := func() {
 		if !look {
 			look = true
-			w.busy.add(1)
+			w.busy.Add(1)
 		}
 	}
 	defer reason()
@@ -279,7 +271,7 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 		}
 	}
 	// The history does not reach back so far, or the type is served in another form or no longer: make another pass.
-	if pause(ctx, minRetry) {
+	if pace.Pause(ctx, pace.MinRetry) {
 		tell(0)
 	}
 }
@@ -304,29 +296,21 @@ func (c *emptier) emptyOf(
 	if err != nil {
 		return nil, err
 	}
-	var failed firstError
-	var work sync.WaitGroup
-	slots := make(chan struct{}, deletesAtOnce)
+	deletes, failing := errgroup.WithContext(ctx) // an error ends the loop, and not the deletes that are on their way
+	deletes.SetLimit(deletesAtOnce)
 	any := false
 	for item := range list.Items {
 		any = true
-		if ctx.Err() != nil || failed.get() != nil {
+		if failing.Err() != nil {
 			break
 		}
 		if deleteIsNoop(r, item) {
 			continue
 		}
 		options := how(item)
-		slots <- struct{}{}
-		work.Go(func() {
-			defer func() { <-slots }()
-			if err := c.delete(ctx, r, item, options); err != nil {
-				failed.set(err)
-			}
-		})
+		deletes.Go(func() error { return c.delete(ctx, r, item, options) })
 	}
-	work.Wait()
-	if err := errors.Join(failed.get(), ctx.Err(), list.Err()); err != nil || !any {
+	if err := errors.Join(deletes.Wait(), ctx.Err(), list.Err()); err != nil || !any {
 		return list, err
 	}
 	return c.engine.List(ctx, rq, engine.ListOptions{})
@@ -362,36 +346,4 @@ func (c *emptier) delete(ctx context.Context, r *engine.Resource, item *engine.O
 		return nil
 	}
 	return err
-}
-
-// firstError keeps the first of the errors of several goroutines.
-type firstError struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (f *firstError) set(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-func (f *firstError) get() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-// pause waits, and returns false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -86,7 +87,8 @@ func (r *reporter) record(ctx context.Context, f *addresses.Finding) error {
 		regarding = append(regarding, object.Member{Key: "namespace", Value: text(namespace)})
 	}
 	event := object.Fields(
-		"metadata", object.Fields("name", text(eventName(meta.At("name").Str(), now)), "namespace", text(namespace)),
+		"metadata", object.Fields("name", text(objectmeta.EventName(meta.At("name").Str(), now)),
+			"namespace", text(namespace)),
 		"eventTime", text(now.UTC().Format("2006-01-02T15:04:05.000000Z07:00")),
 		"reportingController", text(r.controller), "reportingInstance", text(r.controller+"-"+host),
 		"action", text(f.Action), "reason", text(f.Reason), "regarding", object.Nil.Edit(regarding),

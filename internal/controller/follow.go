@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 )
 
@@ -36,7 +37,7 @@ func (f *follower) run(ctx context.Context) {
 				if err := f.watch(ctx, of); err != nil && ctx.Err() == nil {
 					f.logger.Warn("a watch has failed, trying again",
 						"controller", f.name, "type", of.Name, "error", err)
-					pause(ctx, minRetry)
+					pace.Pause(ctx, pace.MinRetry)
 				}
 			}
 		})
@@ -93,7 +94,7 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, la
 			f.logger.Warn("a controller could not do its work, trying again",
 				"controller", f.name, "object", a.o.Key.String(), "error", err)
 		}
-		again = retry(a.failed)
+		again = pace.Retry(a.failed)
 	case again <= 0:
 		return
 	default:

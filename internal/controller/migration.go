@@ -13,6 +13,8 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
+	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -38,7 +40,7 @@ type Migrations struct {
 	// Aggregator knows the resources of aggregated API servers. Nil: there are none.
 	Aggregator *aggregation.Aggregator
 	Now        func() time.Time // nil: time.Now
-	Busy       *Busy            // nil: nobody asks
+	Busy       *pace.Busy       // nil: nobody asks
 }
 
 // The names of the controller and of the field managers of its parts, as in the reference.
@@ -47,11 +49,19 @@ const (
 	migrationRunner     = "migration-runner-controller"
 )
 
-// The kinds of tasks of a migrator.
+// migrationTask is a task of a migrator: a step, for the object, or the resource, of a key.
+type migrationTask struct {
+	step migrationStep
+	key  engine.Key
+}
+
+type migrationStep uint8
+
+// The steps.
 const (
-	promote taskKind = iota // the migrations of a resource: which one runs? The key is that of the resource.
-	migrate                 // a migration goes on
-	ask                     // so does one of a resource of an aggregated API server
+	promote migrationStep = iota // the migrations of a resource: which one runs? The key is that of the resource.
+	migrate                      // a migration goes on
+	ask                          // so does one of a resource of an aggregated API server
 )
 
 // mayCome is how long a migration waits for a resource that is not served: its definition may be about to be made.
@@ -62,9 +72,9 @@ type migrator struct {
 	*Migrations
 	of, definitions *engine.Resource
 	user            access.User
-	work            *worklist
-	asking          *worklist     // tasks that ask other servers, for which no other task waits
-	pace            *rate.Limiter // of the patches
+	work            *worklist.List[migrationTask, struct{}]
+	asking          *worklist.List[migrationTask, struct{}] // tasks that ask other servers, for which no other task waits
+	pace            *rate.Limiter                           // of the patches
 }
 
 // Run works until ctx ends.
@@ -74,7 +84,7 @@ func (c *Migrations) Run(ctx context.Context) {
 		Migrations:  c,
 		of:          types.Find("storagemigration.k8s.io", "v1", "storageversionmigrations"),
 		definitions: types.Find("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
-		user:        serviceAccount(migrationController), pace: newPace(),
+		user:        access.ControllerAccount(migrationController), pace: pace.New(),
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -82,10 +92,10 @@ func (c *Migrations) Run(ctx context.Context) {
 	if m.of == nil {
 		return // not served
 	}
-	m.work = &worklist{do: m.do, failed: m.failed, busy: c.Busy, ctx: ctx, items: map[task]*workItem{}}
-	m.asking = &worklist{do: m.do, failed: m.failed, busy: c.Busy, ctx: ctx, items: map[task]*workItem{}}
-	defer m.work.wait()
-	defer m.asking.wait()
+	tasks := worklist.Config[migrationTask, struct{}]{Do: m.do, Failed: m.failed, Busy: c.Busy}
+	m.work, m.asking = worklist.New(ctx, tasks), worklist.New(ctx, tasks)
+	defer m.work.Wait()
+	defer m.asking.Wait()
 	(&follower{engine: c.Engine, logger: c.Logger, name: migrationController, types: []*engine.Resource{m.of},
 		sync: m.changed}).run(ctx)
 }
@@ -96,15 +106,15 @@ func (m *migrator) changed(_ context.Context, _ *engine.Resource, o *engine.Obje
 	if err != nil {
 		return 0, nil // it is mended or deleted by somebody else
 	}
-	m.work.add(task{what: promote, key: s.of()}, notes{})
+	m.work.Add(migrationTask{promote, s.of()}, struct{}{})
 	if !gone {
-		m.work.add(task{what: migrate, key: o.Key}, notes{})
+		m.work.Add(migrationTask{migrate, o.Key}, struct{}{})
 	}
 	return 0, nil
 }
 
 // failed logs the error of a task that is executed again. Conflicts are not news: somebody else has changed the object.
-func (m *migrator) failed(t task, err error) {
+func (m *migrator) failed(t migrationTask, err error) {
 	if apierr.Is(err, apierr.Conflict) {
 		return
 	}
@@ -112,8 +122,8 @@ func (m *migrator) failed(t task, err error) {
 		t.key.String(), "error", err)
 }
 
-func (m *migrator) do(ctx context.Context, t task, _ notes) error {
-	if t.what == promote {
+func (m *migrator) do(ctx context.Context, t migrationTask, _ struct{}) error {
+	if t.step == promote {
 		return m.promote(ctx, t.key)
 	}
 	return m.migrate(ctx, t)
@@ -330,7 +340,7 @@ func (m *migrator) mark(
 }
 
 // migrate begins or goes on with a migration.
-func (m *migrator) migrate(ctx context.Context, t task) error {
+func (m *migrator) migrate(ctx context.Context, t migrationTask) error {
 	name := t.key.Name
 	result, err := m.Engine.Get(ctx, &engine.Request{Resource: m.of, Name: name, User: m.user}, "")
 	if err != nil {
@@ -342,8 +352,8 @@ func (m *migrator) migrate(ctx context.Context, t task) error {
 	}
 	revision := s.obj.At("status", "resourceVersion").Str()
 	of := m.resource(s.group, s.resource)
-	if _, ok := of.(*backendObjects); ok && t.what != ask {
-		m.asking.add(task{what: ask, key: t.key}, notes{})
+	if _, ok := of.(*backendObjects); ok && t.step != ask {
+		m.asking.Add(migrationTask{ask, t.key}, struct{}{})
 		return nil
 	}
 	switch {

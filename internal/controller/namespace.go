@@ -25,6 +25,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -44,7 +45,7 @@ type Namespaces struct {
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	Busy     *Busy            // nil: nobody asks
+	Busy     *pace.Busy       // nil: nobody asks
 	// AtOthers deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there
 	// are no such servers.
 	AtOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
@@ -58,7 +59,7 @@ func (c *Namespaces) Run(ctx context.Context) { c.emptier().run(ctx) }
 func (c *Namespaces) emptier() *emptier {
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace",
-		user: serviceAccount("namespace-controller"), pace: newPace(), busy: c.Busy,
+		user: access.ControllerAccount("namespace-controller"), pace: pace.New(), busy: c.Busy,
 		of: c.Registry.Now().Find("", "v1", "namespaces"),
 	}
 	if e.now == nil {
@@ -69,15 +70,6 @@ func (c *Namespaces) emptier() *emptier {
 			atOthers: c.AtOthers, staleAtOthers: c.StaleAtOthers}).run(ctx)
 	}
 	return e
-}
-
-// serviceAccount returns the user of a controller of this name, as in the reference with
-// --use-service-account-credentials.
-func serviceAccount(name string) access.User {
-	return access.User{
-		Name:   "system:serviceaccount:kube-system:" + name,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", access.Authenticated},
-	}
 }
 
 // namespacePass is one pass over the contents of a namespace.

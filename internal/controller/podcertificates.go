@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 )
 
@@ -23,7 +24,7 @@ const podCertificateLife = 15 * time.Minute
 // Run works until ctx ends.
 func (c *PodCertificates) Run(ctx context.Context) {
 	of := c.Registry.Builtin().Find("certificates.k8s.io", "v1", "podcertificaterequests")
-	user := serviceAccount("podcertificaterequestcleaner")
+	user := access.ControllerAccount("podcertificaterequestcleaner")
 	now := time.Now
 	if c.Now != nil {
 		now = c.Now

@@ -19,17 +19,17 @@ import (
 func TestPodCertificatesAreCleaned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newBenchOf(t, builtin.Config{}, func(*store.Store) {})
+		b := newBenchOf(t, builtin.Config{})
 		done := make(chan struct{})
 		go func() {
-			(&PodCertificates{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			(&PodCertificates{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 			close(done)
 		}()
-		of := b.registry.Now().Find("certificates.k8s.io", "v1", "podcertificaterequests")
+		of := b.Registry.Now().Find("certificates.k8s.io", "v1", "podcertificaterequests")
 		key := engine.Key{Resource: of.Stored.Path, Name: "gone/r"}
 		data := `{"apiVersion":"certificates.k8s.io/v1","kind":"PodCertificateRequest","metadata":{"creationTimestamp":"` +
 			time.Now().UTC().Format(time.RFC3339) + `","name":"r","namespace":"gone","uid":"1"},"spec":{}}`
-		if _, err := b.store.Commit(ctx, nil, []store.Change{{Key: key, Data: []byte(data)}}); err != nil {
+		if _, err := b.Store.Commit(ctx, nil, []store.Change{{Key: key, Data: []byte(data)}}); err != nil {
 			t.Fatal(err)
 		}
 		there := func() bool {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/admission/policies"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -58,7 +59,7 @@ func (c *PolicyStatus) sync(ctx context.Context, of *engine.Resource, o *engine.
 		"metadata", object.Fields("name", policy.At("metadata", "name")),
 		"status", object.Fields("observedGeneration", generation, "typeChecking", checking))
 	_, err = c.Engine.Apply(ctx, &engine.Request{
-		Resource: of, Subresource: of.Subresource("status"), Name: o.Key.Name, User: serviceAccount(policyStatus),
+		Resource: of, Subresource: of.Subresource("status"), Name: o.Key.Name, User: access.ControllerAccount(policyStatus),
 		FieldManager: policyStatusManager, Force: true,
 	}, object.Parsed{Value: intent})
 	return 0, err

@@ -21,10 +21,10 @@ func TestPolicyStatus(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&PolicyStatus{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		(&PolicyStatus{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	of := b.registry.Now().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")
+	of := b.Registry.Now().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")
 	body := func(expression string) object.Parsed {
 		p, err := object.ParseJSON([]byte(`{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[
 			{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["deployments"]}]},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -70,7 +71,7 @@ func (c *Protection) Run(ctx context.Context) {
 		c.of = types.Find(row.group, "v1alpha3", row.resource)
 	}
 	c.claims, c.volumes = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "persistentvolumes")
-	c.user, c.waiting = serviceAccount(row.account), map[string]*engine.Object{}
+	c.user, c.waiting = access.ControllerAccount(row.account), map[string]*engine.Object{}
 	switch c.Kind {
 	case ProtectedVolumes:
 		c.uses = func(_ context.Context, volume object.Value) (bool, error) {
@@ -167,7 +168,7 @@ func (c *Protection) follow(ctx context.Context, of *engine.Resource) {
 		if err := c.followOnce(ctx, of); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("a watch has failed, trying again", "controller", protected[c.Kind].name, "type", of.Name,
 				"error", err)
-			pause(ctx, minRetry)
+			pace.Pause(ctx, pace.MinRetry)
 		}
 	}
 }

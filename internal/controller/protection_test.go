@@ -13,7 +13,6 @@ import (
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/internal/features"
-	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -26,22 +25,22 @@ func TestProtection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBenchOf(t, builtin.Config{Features: set}.Every(), func(*store.Store) {})
+	b := newBenchOf(t, builtin.Config{Features: set}.Every())
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() {
-		(&Claims{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		(&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	})
 	for kind := range ProtectedKind(len(protected)) {
 		work.Go(func() {
-			(&Protection{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler), Kind: kind}).Run(ctx)
+			(&Protection{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Kind: kind}).Run(ctx)
 		})
 	}
 	defer func() { cancel(); work.Wait() }()
 	to := func(resource, namespace, name string) *engine.Request {
 		group := map[string]string{"volumeattributesclasses": "storage.k8s.io", "podgroups": "scheduling.k8s.io"}[resource]
 		version := map[string]string{"podgroups": "v1beta1"}[resource]
-		return &engine.Request{Resource: b.registry.Now().Find(group, cmp.Or(version, "v1"), resource),
+		return &engine.Request{Resource: b.Registry.Now().Find(group, cmp.Or(version, "v1"), resource),
 			Namespace: namespace, Name: name}
 	}
 	create := func(resource, namespace, name, rest string) {

@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -21,7 +22,7 @@ type Registration struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	Busy     *Busy // nil: nobody asks
+	Busy     *pace.Busy // nil: nobody asks
 
 	services, definitions *engine.Resource
 
@@ -52,14 +53,14 @@ func (c *Registration) Run(ctx context.Context) {
 			break
 		} else if ctx.Err() == nil {
 			c.Logger.Warn("definitions could not be listed, trying again", "error", err)
-			pause(ctx, minRetry)
+			pace.Pause(ctx, pace.MinRetry)
 		}
 	}
 	(&follower{
 		engine: c.Engine, logger: c.Logger, name: "registration", types: []*engine.Resource{c.definitions, c.services},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
-			c.Busy.add(1)
-			defer c.Busy.add(-1)
+			c.Busy.Add(1)
+			defer c.Busy.Add(-1)
 			if of == c.services {
 				return 0, c.keep(ctx, o.Key.Name)
 			}

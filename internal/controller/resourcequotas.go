@@ -14,8 +14,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"plinth/internal/access"
 	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -32,7 +34,7 @@ type ResourceQuotas struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Store    *store.Store
-	Busy     *Busy // nil: nobody asks
+	Busy     *pace.Busy // nil: nobody asks
 	Logger   *slog.Logger
 	// Admitted leaves counting to a kube-controller-manager: only what the status has is raised, to what was admitted.
 	Admitted bool
@@ -108,7 +110,7 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 				"error", err)
 		}
 		if err != nil {
-			next = time.Now().Add(retry(failed))
+			next = time.Now().Add(pace.Retry(failed))
 		} else if c.Store.Others != nil {
 			// What was recorded for a write that then failed changes no sum, so that all are counted anew.
 			next = earlier(next, recount)
@@ -191,11 +193,11 @@ func (c *ResourceQuotas) Refresh(ctx context.Context, namespace string) {
 
 // collect waits for further changes, until publishEvery after the last look. It counts as work until done is called.
 func (c *ResourceQuotas) collect(ctx context.Context, looked time.Time) (done func()) {
-	c.Busy.add(1)
+	c.Busy.Add(1)
 	if rest := publishEvery - time.Since(looked); rest > 0 {
-		pause(ctx, rest)
+		pace.Pause(ctx, rest)
 	}
-	return func() { c.Busy.add(-1) }
+	return func() { c.Busy.Add(-1) }
 }
 
 // followClasses sends to changed after changes of DeviceClasses, until ctx ends.
@@ -212,7 +214,7 @@ func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struc
 		if cursor != nil {
 			cursor.Close()
 		}
-		pause(ctx, publishEvery)
+		pace.Pause(ctx, publishEvery)
 	}
 }
 
@@ -247,7 +249,7 @@ func (c *ResourceQuotas) publishOnce(ctx context.Context, namespace string, clas
 		if err != nil {
 			continue
 		}
-		user, by := serviceAccount("resourcequota-controller"), manager
+		user, by := access.ControllerAccount("resourcequota-controller"), manager
 		if c.Admitted {
 			status, user, by = raised(obj.At("status"), status), serverItself, identityValue
 		}

@@ -30,7 +30,7 @@ type ServiceAccounts struct {
 func (c *ServiceAccounts) Run(ctx context.Context) {
 	types := c.Registry.Builtin()
 	namespaces, accounts := types.Find("", "v1", "namespaces"), types.Find("", "v1", "serviceaccounts")
-	user := serviceAccount("service-account-controller")
+	user := access.ControllerAccount("service-account-controller")
 	(&follower{
 		engine: c.Engine, logger: c.Logger, name: "serviceaccount-controller", types: []*engine.Resource{namespaces,
 			accounts},
@@ -110,7 +110,7 @@ const (
 func (c *RootCA) Run(ctx context.Context) {
 	types := c.Registry.Builtin()
 	namespaces, maps := types.Find("", "v1", "namespaces"), types.Find("", "v1", "configmaps")
-	user := serviceAccount("root-ca-cert-publisher")
+	user := access.ControllerAccount("root-ca-cert-publisher")
 	data := object.Fields("ca.crt", object.StringOf(string(c.Certificate)))
 	note := object.StringOf(rootAnnotationSay)
 	content := object.Fields("metadata", object.Fields("annotations", object.Fields(rootAnnotation, note)), "data",

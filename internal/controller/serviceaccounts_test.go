@@ -20,7 +20,7 @@ func tokens(t *testing.T, test func(b *bench)) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			(&AccountTokens{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler),
+			(&AccountTokens{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
 				Certificate: []byte("authority"),
 				Token: func(namespace, account, uid, secret string) (string, error) {
 					return strings.Join([]string{namespace, account, uid, secret}, "/"), nil
@@ -38,16 +38,16 @@ func secretOf(b *bench, name, uid string) {
 	if uid != "" {
 		annotations += fmt.Sprintf(`,"kubernetes.io/service-account.uid":%q`, uid)
 	}
-	b.create("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
+	b.Make("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
 		tokenType))
 	synctest.Wait()
 }
 
 func account(b *bench) (uid string) {
 	b.Helper()
-	b.create("serviceaccounts", "gone", `{"metadata":{"name":"a"},"secrets":[{"name":"s"},{"name":"other"}]}`)
+	b.Make("serviceaccounts", "gone", `{"metadata":{"name":"a"},"secrets":[{"name":"s"},{"name":"other"}]}`)
 	synctest.Wait()
-	obj, _ := b.there("serviceaccounts", "gone", "a")
+	obj, _ := b.Read("serviceaccounts", "gone", "a")
 	return obj.At("metadata", "uid").Str()
 }
 
@@ -55,7 +55,7 @@ func account(b *bench) (uid string) {
 func expect(b *bench, when string, want map[string]bool) {
 	b.Helper()
 	for name, there := range want {
-		if _, ok := b.there("secrets", "gone", name); ok != there {
+		if _, ok := b.Read("secrets", "gone", name); ok != there {
 			b.Errorf("%s: the Secret %s is there: %v, want %v", when, name, ok, there)
 		}
 	}
@@ -68,7 +68,7 @@ func TestTokenSecretIsFilled(t *testing.T) {
 	tokens(t, func(b *bench) {
 		uid := account(b)
 		secretOf(b, "s", "")
-		obj, _ := b.there("secrets", "gone", "s")
+		obj, _ := b.Read("secrets", "gone", "s")
 		for key, want := range map[string]string{"token": "gone/a/" + uid + "/s", "ca.crt": "authority",
 			"namespace": "gone"} {
 			if got, err := base64.StdEncoding.DecodeString(obj.At("data", key).Str()); err != nil || string(got) != want {
@@ -93,7 +93,7 @@ func TestTokenSecretOfAnotherAccount(t *testing.T) {
 		secretOf(b, "earlier", "5f3c0cbe-3f2c-4a0e-8a4e-6a3a1d3c0001")
 		secretOf(b, "its", uid)
 		secretOf(b, "any", "")
-		b.create("secrets", "gone", `{"metadata":{"name":"plain","annotations":{"kubernetes.io/service-account.name":"b"}}}`)
+		b.Make("secrets", "gone", `{"metadata":{"name":"plain","annotations":{"kubernetes.io/service-account.name":"b"}}}`)
 		synctest.Wait()
 		expect(b, "with a ServiceAccount", map[string]bool{"earlier": false, "its": true, "any": true, "plain": true})
 	})
@@ -106,8 +106,8 @@ func TestTokenSecretsGoWithTheAccount(t *testing.T) {
 	tokens(t, func(b *bench) {
 		account(b)
 		secretOf(b, "s", "")
-		b.create("secrets", "gone", `{"metadata":{"name":"plain","annotations":{"kubernetes.io/service-account.name":"a"}}}`)
-		b.delete("serviceaccounts", "gone", "a")
+		b.Make("secrets", "gone", `{"metadata":{"name":"plain","annotations":{"kubernetes.io/service-account.name":"a"}}}`)
+		b.Remove("serviceaccounts", "gone", "a")
 		synctest.Wait()
 		expect(b, "after the ServiceAccount", map[string]bool{"s": false, "plain": true})
 	})
@@ -118,9 +118,9 @@ func TestTokenSecretsGoWithTheAccount(t *testing.T) {
 // SPEC: AUTH-2
 func TestTokenSecretsOfTheNextAccountStay(t *testing.T) {
 	b := newBench(t)
-	c := &AccountTokens{Engine: b.Engine, Registry: b.registry, secrets: b.registry.Builtin().Find("", "v1", "secrets")}
-	b.create("serviceaccounts", "gone", `{"metadata":{"name":"a"}}`)
-	old, err := b.Get(b.Context(), b.request("serviceaccounts", "gone", "a"), "")
+	c := &AccountTokens{Engine: b.Engine, Registry: b.Registry, secrets: b.Registry.Builtin().Find("", "v1", "secrets")}
+	b.Make("serviceaccounts", "gone", `{"metadata":{"name":"a"}}`)
+	old, err := b.Get(b.Context(), b.Request("serviceaccounts", "gone", "a"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestTokenSecretsOfTheNextAccountStay(t *testing.T) {
 		"next":  `"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"another"`,
 		"other": fmt.Sprintf(`"kubernetes.io/service-account.name":"b","kubernetes.io/service-account.uid":%q`, old.Object.Sidecar.UID),
 	} {
-		b.create("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
+		b.Make("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
 			tokenType))
 	}
 	if err := c.deleteOf(b.Context(), old.Object); err != nil {
@@ -146,9 +146,9 @@ func TestDeletedTokenSecretIsForgotten(t *testing.T) {
 	tokens(t, func(b *bench) {
 		account(b)
 		secretOf(b, "s", "")
-		b.delete("secrets", "gone", "s")
+		b.Remove("secrets", "gone", "s")
 		synctest.Wait()
-		obj, _ := b.there("serviceaccounts", "gone", "a")
+		obj, _ := b.Read("serviceaccounts", "gone", "a")
 		if got := string(object.AppendJSON(nil, obj.At("secrets"))); got != `[{"name":"other"}]` {
 			t.Errorf("the ServiceAccount lists the Secrets %s", got)
 		}

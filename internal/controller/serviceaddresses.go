@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -43,7 +44,7 @@ func (c *ServiceAddresses) Run(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for pause(all, claimInterval) {
+		for pace.Pause(all, claimInterval) {
 			if err := c.Repair(all); err != nil && all.Err() == nil {
 				c.Logger.Warn("the addresses of Services were not all compared with IPAddresses", "error", err)
 			}

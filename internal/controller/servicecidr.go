@@ -14,6 +14,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -34,8 +35,8 @@ type ServiceCIDRs struct {
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	// Grace is how long a deleted ServiceCIDR stays although none of its addresses is needed: until then a kube-apiserver
-	// on the same etcd may not know that it was deleted, and give an address of it to a Service.
+	// Grace is how long a deleted ServiceCIDR stays although none of its addresses is needed: until then a
+	// kube-apiserver on the same etcd may not know that it was deleted, and give an address of it to a Service.
 	Grace time.Duration
 }
 
@@ -51,11 +52,11 @@ func (c *ServiceCIDRs) Run(ctx context.Context) {
 		c.Now = time.Now
 	}
 	for cidrs != nil && ips != nil && ctx.Err() == nil {
-		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: serviceAccount(serviceCIDRController),
+		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: access.ControllerAccount(serviceCIDRController),
 			all: map[string]*serviceCIDR{}}
 		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("looking after ServiceCIDRs failed, trying again", "error", err)
-			pause(ctx, minRetry)
+			pace.Pause(ctx, pace.MinRetry)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
-	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -24,10 +23,10 @@ func TestServiceCIDRs(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&ServiceCIDRs{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		(&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	cidrs := b.registry.Now().Find("networking.k8s.io", "v1", "servicecidrs")
+	cidrs := b.Registry.Now().Find("networking.k8s.io", "v1", "servicecidrs")
 	to := func(name string) *engine.Request { return &engine.Request{Resource: cidrs, Name: name} }
 	create := func(name, cidr string) {
 		t.Helper()
@@ -77,7 +76,7 @@ func TestServiceCIDRs(t *testing.T) {
 	create("kubernetes", "10.0.0.0/24")
 	until("kubernetes", `"finalizers":["networking.k8s.io/service-cidr-finalizer"]`,
 		`"message":"Kubernetes Service CIDR is ready"`, `"status":"True"`)
-	b.create("services", "gone", `{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.7","ports":[{"port":80}]}}`)
+	b.Make("services", "gone", `{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.7","ports":[{"port":80}]}}`)
 
 	remove("kubernetes")
 	until("kubernetes", `"reason":"Terminating"`, `"status":"False"`)
@@ -93,7 +92,7 @@ func TestServiceCIDRs(t *testing.T) {
 	remove("wider")
 	until("wider", `"reason":"Terminating"`)
 	stays("wider")
-	if _, err := b.Delete(ctx, b.request("services", "gone", "s"), engine.DeleteOptions{}); err != nil {
+	if _, err := b.Delete(ctx, b.Request("services", "gone", "s"), engine.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until("wider")
@@ -106,15 +105,15 @@ func TestServiceCIDRs(t *testing.T) {
 func TestServiceCIDRsStayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newBenchOf(t, builtin.Config{}, func(*store.Store) {})
+		b := newBenchOf(t, builtin.Config{})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			(&ServiceCIDRs{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler),
+			(&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
 				Grace: AllocatorsLag}).Run(ctx)
 		}()
 		defer func() { cancel(); <-done }()
-		types := b.registry.Now()
+		types := b.Registry.Now()
 		cidrs := types.Find("networking.k8s.io", "v1", "servicecidrs")
 		ips := types.Find("networking.k8s.io", "v1", "ipaddresses")
 		create := func(of *engine.Resource, text string) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/addresses"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -48,7 +49,7 @@ func (c *ServicePorts) Run(ctx context.Context) {
 		if err := c.Repair(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("the node ports of Services were not compared with those that are reserved", "error", err)
 		}
-		pause(ctx, claimInterval)
+		pace.Pause(ctx, claimInterval)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -51,7 +52,7 @@ func (c *StorageVersions) Publish(ctx context.Context, server string) error {
 	var failed []error
 	for _, record := range c.records(server) {
 		var err error
-		for range attempts {
+		for range pace.Attempts {
 			if err = c.publish(ctx, of, record); !apierr.Is(err, apierr.Conflict) && !apierr.Is(err, apierr.AlreadyExists) {
 				break
 			}
@@ -176,7 +177,7 @@ func (c *StorageVersions) Run(ctx context.Context) {
 	if leases == nil || of == nil {
 		return
 	}
-	user := serviceAccount(storageVersionAccount)
+	user := access.ControllerAccount(storageVersionAccount)
 	(&follower{engine: c.Engine, logger: c.Logger, name: storageVersionGC, types: []*engine.Resource{leases, of},
 		sync: func(ctx context.Context, changed *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			switch {

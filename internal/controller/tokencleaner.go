@@ -47,7 +47,7 @@ func (c *TokenCleaner) Run(ctx context.Context) {
 	types := c.Registry.Builtin()
 	c.secrets, c.accounts = types.Find("", "v1", "secrets"), types.Find("", "v1", "serviceaccounts")
 	c.pods, c.configs = types.Find("", "v1", "pods"), types.Find("", "v1", "configmaps")
-	c.user = serviceAccount("legacy-service-account-token-cleaner")
+	c.user = access.ControllerAccount("legacy-service-account-token-cleaner")
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -37,7 +37,7 @@ func (c *cleaned) until(n int) {
 func (c *cleaned) is(name, want string) {
 	c.Helper()
 	got := "gone"
-	if obj, ok := c.there("secrets", "gone", name); ok {
+	if obj, ok := c.Read("secrets", "gone", name); ok {
 		got = obj.At("metadata", "labels", access.LegacyTokenInvalidSince).Str()
 	}
 	if got != want {
@@ -48,7 +48,7 @@ func (c *cleaned) is(name, want string) {
 
 func (c *cleaned) secret(name, typ, annotations string) {
 	c.Helper()
-	c.create("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
+	c.Make("secrets", "gone", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}},"type":%q}`, name, annotations,
 		typ))
 }
 
@@ -71,16 +71,16 @@ func podSecrets(pod object.Value) (names []string) {
 func cleaning(t *testing.T, test func(c *cleaned)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cleaned{bench: newBench(t), began: time.Now()}
-		c.create("namespaces", "", `{"metadata":{"name":"kube-system"}}`)
-		c.create("configmaps", "kube-system", fmt.Sprintf(`{"metadata":{"name":%q},"data":{"since":%q}}`,
+		c.Make("namespaces", "", `{"metadata":{"name":"kube-system"}}`)
+		c.Make("configmaps", "kube-system", fmt.Sprintf(`{"metadata":{"name":%q},"data":{"since":%q}}`,
 			access.LegacyTokenTracking, c.day(0)))
-		c.create("serviceaccounts", "gone", `{"metadata":{"name":"a"},"secrets":[{"name":"s"},{"name":"t"}]}`)
+		c.Make("serviceaccounts", "gone", `{"metadata":{"name":"a"},"secrets":[{"name":"s"},{"name":"t"}]}`)
 		c.secret("s", tokenType, byName)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			(&TokenCleaner{Engine: c.Engine, Registry: c.registry, Logger: slog.New(slog.DiscardHandler),
+			(&TokenCleaner{Engine: c.Engine, Registry: c.Registry, Logger: slog.New(slog.DiscardHandler),
 				Period: tokenPeriod, PodSecrets: podSecrets}).Run(ctx)
 		}()
 		defer func() { cancel(); <-ended }()
@@ -112,7 +112,7 @@ func TestUsedTokensStay(t *testing.T) {
 	cleaning(t, func(c *cleaned) {
 		used := func(day string) {
 			c.Helper()
-			c.patch(c.request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,
+			c.Change(c.Request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,
 				access.LegacyTokenLastUsed, day))
 			synctest.Wait()
 		}
@@ -130,7 +130,7 @@ func TestUsedTokensStay(t *testing.T) {
 		c.is("s", "gone")
 	})
 	cleaning(t, func(c *cleaned) { // the label is not a day
-		c.patch(c.request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:"1999-13-01"}}}`,
+		c.Change(c.Request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:"1999-13-01"}}}`,
 			access.LegacyTokenLastUsed))
 		c.until(200)
 		c.is("s", "")
@@ -142,7 +142,7 @@ func TestUsedTokensStay(t *testing.T) {
 // SPEC: AUTH-2
 func TestTokensThatWereNotTracked(t *testing.T) {
 	cleaning(t, func(c *cleaned) {
-		c.patch(c.request("configmaps", "kube-system", access.LegacyTokenTracking),
+		c.Change(c.Request("configmaps", "kube-system", access.LegacyTokenTracking),
 			fmt.Sprintf(`{"data":{"since":%q}}`, c.day(10)))
 		c.until(40)
 		c.is("s", "")
@@ -160,7 +160,7 @@ func TestTokenIsMarkedAgain(t *testing.T) {
 		cleaning(t, func(c *cleaned) {
 			c.until(40)
 			c.is("s", c.day(31))
-			c.patch(c.request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`,
+			c.Change(c.Request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`,
 				access.LegacyTokenInvalidSince, label))
 			synctest.Wait()
 			c.is("s", c.day(40))
@@ -178,26 +178,26 @@ func TestTokenIsMarkedAgain(t *testing.T) {
 func TestTokensThatStay(t *testing.T) {
 	for name, change := range map[string]func(c *cleaned){
 		"made by hand": func(c *cleaned) {
-			c.patch(c.request("serviceaccounts", "gone", "a"), `{"secrets":[{"name":"t"}]}`)
+			c.Change(c.Request("serviceaccounts", "gone", "a"), `{"secrets":[{"name":"t"}]}`)
 		},
-		"of a ServiceAccount that is gone": func(c *cleaned) { c.delete("serviceaccounts", "gone", "a") },
-		"used by a Pod":                    func(c *cleaned) { c.create("pods", "gone", fmt.Sprintf(podThat, "p", "s")) },
+		"of a ServiceAccount that is gone": func(c *cleaned) { c.Remove("serviceaccounts", "gone", "a") },
+		"used by a Pod":                    func(c *cleaned) { c.Make("pods", "gone", fmt.Sprintf(podThat, "p", "s")) },
 		"not tracked": func(c *cleaned) {
-			c.delete("configmaps", "kube-system", access.LegacyTokenTracking)
+			c.Remove("configmaps", "kube-system", access.LegacyTokenTracking)
 		},
 		"tracked since nobody knows when": func(c *cleaned) {
-			c.patch(c.request("configmaps", "kube-system", access.LegacyTokenTracking), `{"data":{"since":"x"}}`)
+			c.Change(c.Request("configmaps", "kube-system", access.LegacyTokenTracking), `{"data":{"since":"x"}}`)
 		},
 		"of another ServiceAccount by this name": func(c *cleaned) {
-			c.patch(c.request("secrets", "gone", "s"), `{"metadata":{"annotations":{`+another+`}}}`)
+			c.Change(c.Request("secrets", "gone", "s"), `{"metadata":{"annotations":{`+another+`}}}`)
 		},
 		"of another type": func(c *cleaned) {
-			c.delete("secrets", "gone", "s")
+			c.Remove("secrets", "gone", "s")
 			c.secret("s", "Opaque", byName)
 		},
 		"being deleted": func(c *cleaned) {
-			c.patch(c.request("secrets", "gone", "s"), `{"metadata":{"finalizers":["a.b/c"]}}`)
-			c.delete("secrets", "gone", "s")
+			c.Change(c.Request("secrets", "gone", "s"), `{"metadata":{"finalizers":["a.b/c"]}}`)
+			c.Remove("secrets", "gone", "s")
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -216,13 +216,13 @@ func TestTokensThatStay(t *testing.T) {
 // SPEC: AUTH-2
 func TestTokensLastFromWhenTheyBegin(t *testing.T) {
 	cleaning(t, func(c *cleaned) {
-		c.create("pods", "gone", fmt.Sprintf(podThat, "p", "t"))
+		c.Make("pods", "gone", fmt.Sprintf(podThat, "p", "t"))
 		c.until(40)
 		c.is("s", c.day(31))
 		c.secret("t", tokenType, byName)
 		c.until(100)
 		c.is("t", "")
-		c.delete("pods", "gone", "p")
+		c.Remove("pods", "gone", "p")
 		c.until(101)
 		c.is("t", c.day(101))
 		c.secret("s", tokenType, byName)
@@ -240,7 +240,7 @@ func TestTokensLastFromWhenTheyBegin(t *testing.T) {
 func TestTokenMarkHasAManager(t *testing.T) {
 	cleaning(t, func(c *cleaned) {
 		c.until(31)
-		obj, _ := c.there("secrets", "gone", "s")
+		obj, _ := c.Read("secrets", "gone", "s")
 		managed := obj.At("metadata", "managedFields").Items()
 		if !slices.ContainsFunc(managed, func(m object.Value) bool {
 			return m.At("manager").Str() == manager && m.At("operation").Str() == "Update" &&

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -42,7 +43,7 @@ func (c *TrustBundles) Run(ctx context.Context) {
 		return
 	}
 	name, certificate := trustBundleName(c.Certificate), object.StringOf(string(c.Certificate))
-	user := serviceAccount("kube-apiserver-serving-clustertrustbundle-publisher")
+	user := access.ControllerAccount("kube-apiserver-serving-clustertrustbundle-publisher")
 	content := object.Fields("spec",
 		object.Fields("signerName", object.StringOf(servingSigner), "trustBundle", certificate))
 	renew := func(obj object.Value) object.Value { return obj.WithAt(certificate, "spec", "trustBundle") }

@@ -1,9 +1,12 @@
 package objectmeta
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
@@ -140,4 +143,13 @@ func PathSegmentErrors(s string, prefix bool) []string {
 		return content.IsPathSegmentPrefix(s)
 	}
 	return content.IsPathSegmentName(s)
+}
+
+// EventName is the name of an Event about an object, which is a UUID if the name of the object is none for an Event.
+func EventName(of string, now time.Time) string {
+	name := fmt.Sprintf("%s.%x", of, now.UnixNano())
+	if len(utilvalidation.IsDNS1123Subdomain(name)) > 0 {
+		return uuid.NewString()
+	}
+	return name
 }

@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/authz"
 	"plinth/internal/controller"
+	"plinth/internal/controller/garbage"
 	"plinth/internal/features"
 	"plinth/internal/pki"
 )
@@ -39,7 +40,7 @@ var controllerTable = []controllerRow{
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(p *Plane) func(context.Context) {
-			return (&controller.Garbage{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
+			return (&garbage.Controller{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
 				Busy: &p.busy, Aggregator: p.Aggregator}).Run
 		}},
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",

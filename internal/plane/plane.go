@@ -22,6 +22,7 @@ import (
 	"plinth/internal/builtin"
 	"plinth/internal/cel"
 	"plinth/internal/controller"
+	"plinth/internal/controller/pace"
 	"plinth/internal/crd"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
@@ -56,7 +57,7 @@ type Plane struct {
 	quotas      *controller.ResourceQuotas
 	nodes       *nodes.Nodes
 	handler     http.Handler
-	busy        controller.Busy
+	busy        pace.Busy
 	follow      []func(context.Context) // what runs until the plane closes, besides the controllers
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
 	serviceError error
@@ -216,7 +217,7 @@ func (p *Plane) Authenticate(r *http.Request) (*access.Identity, error) {
 	return p.auth.Authenticate(r.Context(), r)
 }
 
-// Busy says whether the plane's controllers have something to do at this moment (controller.Busy).
+// Busy says whether the plane's controllers have something to do at this moment (pace.Busy).
 func (p *Plane) Busy() bool { return p.busy.Tasks() > 0 }
 
 // Quit ends watches and background work. Other requests may go on until Close.

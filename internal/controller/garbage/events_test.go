@@ -1,4 +1,4 @@
-package controller
+package garbage
 
 import (
 	"fmt"
@@ -81,16 +81,5 @@ func TestCorrelatorForgets(t *testing.T) {
 	}
 	if len(c.objects) != maxTold {
 		t.Errorf("%d objects are remembered, not %d", len(c.objects), maxTold)
-	}
-}
-
-// The name of an Event is valid, whatever the name of the object.
-func TestEventName(t *testing.T) {
-	at := time.Unix(0, 0x1234)
-	if got := eventName("a.b", at); got != "a.b.1234" {
-		t.Errorf("an Event about a.b is called %q", got)
-	}
-	if got := eventName("system:a", at); len(got) != 36 {
-		t.Errorf("an Event about system:a is called %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package garbage
 
 import (
 	"context"
@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
+	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -17,16 +20,13 @@ import (
 // kube-controller-manager.
 const collectManager = "kube-controller-manager"
 
-// attempts is how often a task is executed in a row while it ends with a conflict.
-const attempts = 10
-
 // do executes a task on an object of this server. No backend is asked: if one has to be, the task goes on to the
 // worklist of that backend, so that what concerns this server alone never waits for another one.
 func (c *collector) do(ctx context.Context, t task, known notes) error {
 	err := c.perform(ctx, t, known, false)
 	var of *askError
 	if errors.As(err, &of) {
-		of.work.add(t, known)
+		of.work.Add(t, known)
 		return nil
 	}
 	return err
@@ -37,7 +37,7 @@ func (c *collector) perform(ctx context.Context, t task, known notes, ask bool) 
 	if t.what != examine && c.incomplete() {
 		return nil // it is added again when they are
 	}
-	for range attempts {
+	for range pace.Attempts {
 		var obj *taskObject
 		if obj, err = c.load(ctx, t.key, t.of); err != nil || obj == nil {
 			break
@@ -404,16 +404,16 @@ func (t *taskObject) orphan(ctx context.Context) error {
 	if _, leaves := finalizing(t.head); !leaves {
 		return nil
 	}
-	var failed firstError
 	done := map[*backendObject]bool{}
 	for any := true; any; { // until no dependent was created meanwhile
 		any = false
-		var work sync.WaitGroup
-		slots := make(chan struct{}, tasksAtOnce)
+		var asked error
+		changes := new(errgroup.Group)
+		changes.SetLimit(worklist.AtOnce)
 		t.dependents(t.uid, func(d dependent) bool {
 			if d.of != nil {
 				if !t.ask {
-					failed.set(&askError{d.of})
+					asked = &askError{d.of}
 					return false
 				}
 				if done[d.other] { // its backend has not told of the change yet
@@ -422,17 +422,10 @@ func (t *taskObject) orphan(ctx context.Context) error {
 				done[d.other] = true
 			}
 			any = true
-			slots <- struct{}{}
-			work.Go(func() {
-				defer func() { <-slots }()
-				if err := t.leave(ctx, d); err != nil {
-					failed.set(err)
-				}
-			})
+			changes.Go(func() error { return t.leave(ctx, d) })
 			return ctx.Err() == nil
 		})
-		work.Wait()
-		if err := errors.Join(failed.get(), ctx.Err()); err != nil {
+		if err := errors.Join(asked, changes.Wait(), ctx.Err()); err != nil {
 			return fmt.Errorf("orphaning dependents: %w", err)
 		}
 	}
@@ -441,7 +434,7 @@ func (t *taskObject) orphan(ctx context.Context) error {
 
 // leave removes the references of a dependent to the object.
 func (t *taskObject) leave(ctx context.Context, d dependent) (err error) {
-	for range attempts {
+	for range pace.Attempts {
 		var obj *taskObject
 		if obj, err = t.load(ctx, d.key, d.of); err == nil {
 			if obj == nil {

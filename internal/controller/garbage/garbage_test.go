@@ -1,7 +1,8 @@
-package controller
+package garbage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -20,23 +22,24 @@ import (
 // garbageBench is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are
 // ConfigMaps in the namespaces "default" and "n", "/a" is a ClusterRole.
 type garbageBench struct {
-	*bench
+	*controllertest.Bench
 	uids    map[string]string
 	running *collector
 	stop    func()
 	late    func(task) bool // the tasks that begin late; nil for none
+	refuse  func(task) bool // the tasks that fail; nil for none
 }
 
 func newGarbageBench(t *testing.T) *garbageBench {
 	t.Helper()
-	return garbageBenchOn(newBench(t))
+	return garbageBenchOn(controllertest.New(t))
 }
 
-func garbageBenchOn(b *bench) *garbageBench {
+func garbageBenchOn(b *controllertest.Bench) *garbageBench {
 	b.Helper()
-	y := &garbageBench{bench: b, uids: map[string]string{}}
+	y := &garbageBench{Bench: b, uids: map[string]string{}}
 	for _, name := range []string{"default", "n"} {
-		y.create("namespaces", "", `{"metadata":{"name":"`+name+`"}}`)
+		y.Make("namespaces", "", `{"metadata":{"name":"`+name+`"}}`)
 	}
 	return y
 }
@@ -45,16 +48,17 @@ func garbageBenchOn(b *bench) *garbageBench {
 func (y *garbageBench) collect() {
 	y.Helper()
 	ctx, cancel := context.WithCancel(y.Context())
-	g := &Garbage{Engine: y.Engine, Registry: y.registry, Logger: slog.New(slog.DiscardHandler)}
+	g := &Controller{Engine: y.Engine, Registry: y.Registry, Logger: slog.New(slog.DiscardHandler)}
 	c := g.collector(ctx)
-	if y.late != nil {
-		do := c.work.do
-		c.work.do = func(ctx context.Context, t task, n notes) error {
-			if y.late(t) {
-				time.Sleep(20 * time.Millisecond)
-			}
-			return do(ctx, t, n)
+	do := c.work.Do
+	c.work.Do = func(ctx context.Context, t task, n notes) error {
+		if y.late != nil && y.late(t) {
+			time.Sleep(20 * time.Millisecond)
 		}
+		if y.refuse != nil && y.refuse(t) {
+			return errors.New("refused")
+		}
+		return do(ctx, t, n)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -76,12 +80,10 @@ func (y *garbageBench) wait() {
 		if y.running.followed.Load() < list.Revision {
 			return false
 		}
-		y.running.work.mu.Lock()
-		defer y.running.work.mu.Unlock()
-		return len(y.running.work.items) == 0
+		return y.running.work.Len() == 0
 	}
 	for range 2 { // work that ended the first time may have caused an event
-		y.eventually("the collector is done", idle)
+		y.Eventually("the collector is done", idle)
 	}
 }
 
@@ -90,11 +92,11 @@ func (y *garbageBench) of(name string) *engine.Request {
 	namespace, base, ok := strings.Cut(name, "/")
 	switch {
 	case !ok:
-		return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: name}
+		return &engine.Request{Resource: y.Registry.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: name}
 	case namespace == "":
-		return &engine.Request{Resource: y.registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles"), Name: base}
+		return &engine.Request{Resource: y.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles"), Name: base}
 	}
-	return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: namespace, Name: base}
+	return &engine.Request{Resource: y.Registry.Now().Find("", "v1", "configmaps"), Namespace: namespace, Name: base}
 }
 
 // reference returns an entry of ownerReferences: "a" names an owner, "a!" one whose deletion it blocks, "a?" one with a
@@ -116,6 +118,14 @@ func (y *garbageBench) reference(owner string) string {
 	}
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%v}`,
 		rq.Resource.APIVersion(), rq.Resource.Kind, rq.Name, uid, blocks)
+}
+
+func finalizersOf(o *engine.Object) (names []string) {
+	head, _ := engine.HeadOf(o)
+	for _, f := range head.At("metadata", "finalizers").Items() {
+		names = append(names, f.Str())
+	}
+	return names
 }
 
 func (y *garbageBench) references(owners []string) string {
@@ -163,12 +173,12 @@ func (y *garbageBench) line(line string) {
 		if err != nil {
 			y.Fatal(err)
 		}
-		left := slices.DeleteFunc(finalizers(live.Object), func(f string) bool { return f == "a.b/c" })
-		y.patch(y.of(words[0]), `{"metadata":{"finalizers":`+string(object.AppendJSON(nil, object.Strings(left...)))+`}}`)
+		left := slices.DeleteFunc(finalizersOf(live.Object), func(f string) bool { return f == "a.b/c" })
+		y.Change(y.of(words[0]), `{"metadata":{"finalizers":`+string(object.AppendJSON(nil, object.Strings(left...)))+`}}`)
 	case "mark":
-		y.patch(y.of(words[0]), fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, words[1]))
+		y.Change(y.of(words[0]), fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, words[1]))
 	case "own":
-		y.patch(y.of(words[0]), `{"metadata":{`+y.references(words[1:])+`}}`)
+		y.Change(y.of(words[0]), `{"metadata":{`+y.references(words[1:])+`}}`)
 	case "delete":
 		if _, err := y.Delete(y.Context(), y.of(words[0]), engine.DeleteOptions{PropagationPolicy: words[1]}); err != nil {
 			y.Fatal(line, err)
@@ -229,7 +239,7 @@ func (y *garbageBench) left() []string {
 		if len(owners) > 0 {
 			text += "[" + strings.Join(owners, ",") + "]"
 		}
-		if f := finalizers(got.Object); len(f) > 0 {
+		if f := finalizersOf(got.Object); len(f) > 0 {
 			text += "{" + strings.Join(f, ",") + "}"
 		}
 		left = append(left, text)
@@ -341,7 +351,7 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 		y.line(strings.TrimSpace(line))
 	}
 	y.wait()
-	list, err := y.List(t.Context(), y.request("events", "", ""), engine.ListOptions{})
+	list, err := y.List(t.Context(), y.Request("events", "", ""), engine.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,9 +401,9 @@ func (c *counted) Fresh(ctx context.Context, k store.Key, sure bool) (bool, erro
 func TestManyDanglingReferences(t *testing.T) {
 	const refs, namespaces = 5000, 50
 	writer := &counted{}
-	y := garbageBenchOn(newBenchOn(t, func(s *store.Store) { s.Others = writer }))
+	y := garbageBenchOn(controllertest.On(t, func(s *store.Store) { s.Others = writer }))
 	for i := range namespaces {
-		y.create("namespaces", "", fmt.Sprintf(`{"metadata":{"name":"n%d"}}`, i))
+		y.Make("namespaces", "", fmt.Sprintf(`{"metadata":{"name":"n%d"}}`, i))
 	}
 	owners := make([]string, refs)
 	for i := range owners {
@@ -402,7 +412,7 @@ func TestManyDanglingReferences(t *testing.T) {
 	y.collect()
 	y.wait()
 	before := writer.lookups.Load()
-	y.create("configmaps", "default", `{"metadata":{"name":"a","ownerReferences":[`+strings.Join(owners, ",")+`]}}`)
+	y.Make("configmaps", "default", `{"metadata":{"name":"a","ownerReferences":[`+strings.Join(owners, ",")+`]}}`)
 	y.wait()
 	if _, err := y.Get(t.Context(), y.of("a"), ""); !apierr.Is(err, apierr.NotFound) {
 		t.Errorf("the object is left: %v", err)
@@ -422,26 +432,14 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 	for i := range 100 {
 		y.line(fmt.Sprintf("make b%d a", i))
 	}
-	var mu sync.Mutex
-	refused := 0
+	var refused atomic.Int64
+	y.refuse = func(t task) bool { return strings.HasSuffix(t.key.Name, "/b7") && refused.Add(1) <= 5 }
 	y.collect()
-	do := y.running.work.do
 	y.wait()
-	y.running.work.mu.Lock()
-	y.running.work.do = func(ctx context.Context, t task, n notes) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if strings.HasSuffix(t.key.Name, "/b7") && refused < 5 {
-			refused++
-			return fmt.Errorf("refused")
-		}
-		return do(ctx, t, n)
-	}
-	y.running.work.mu.Unlock()
 	y.line("delete a Background")
 	y.wait()
-	if left := y.left(); len(left) > 0 || refused != 5 {
-		t.Errorf("left %v after %d refusals", left, refused)
+	if left := y.left(); len(left) > 0 || refused.Load() <= 5 {
+		t.Errorf("left %v after %d attempts", left, refused.Load())
 	}
 }
 

@@ -1,4 +1,4 @@
-package controller
+package garbage
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/pace"
+	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -64,7 +66,7 @@ const (
 
 func newBackends() backends {
 	return backends{types: map[aggregation.Resource]*backendType{}, dependents: map[string]map[*backendObject]bool{},
-		progress: make(chan struct{}, 1), pace: newPace()}
+		progress: make(chan struct{}, 1), pace: pace.New()}
 }
 
 // backendType is one resource of a backend.
@@ -72,7 +74,8 @@ type backendType struct {
 	*collector
 	resource aggregation.Resource
 	objects  *aggregation.Metadata
-	work     *worklist
+	work     *worklist.List[task, notes]
+	context  context.Context // of the type
 	end      context.CancelFunc
 	wake     chan struct{} // receives when a failed list may succeed now
 	doubted  chan struct{} // receives when a request has failed while the type is followed
@@ -119,10 +122,10 @@ func (d *dependent) waits() (waits bool) {
 // add puts a task on the worklist for its object.
 func (c *collector) add(t task, n notes) {
 	if t.of != nil {
-		t.of.work.add(t, n)
+		t.of.work.Add(t, n)
 		return
 	}
-	c.work.add(t, n)
+	c.work.Add(t, n)
 }
 
 // dependents yields the objects that can be collected and have a reference to the object with this UID. No lock is held
@@ -232,7 +235,7 @@ func (c *collector) adjust(ctx context.Context, found aggregation.Inventory, wor
 	for _, t := range added {
 		work.Go(func() {
 			defer t.end()
-			t.run(t.work.ctx)
+			t.run(t.context)
 			t.forget()
 		})
 	}
@@ -249,9 +252,8 @@ func signal(to chan struct{}) {
 func (c *collector) newBackendType(ctx context.Context, r aggregation.Resource) *backendType {
 	t := &backendType{collector: c, resource: r, objects: c.Aggregator.Metadata(r, c.user),
 		wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), known: map[string]*backendObject{}}
-	var its context.Context
-	its, t.end = context.WithCancel(ctx)
-	t.work = &worklist{ctx: its, items: map[task]*workItem{}, busy: c.Busy, do: t.do, failed: c.work.failed}
+	t.context, t.end = context.WithCancel(ctx)
+	t.work = c.newWorklist(t.context, t.do)
 	return t
 }
 
@@ -282,7 +284,7 @@ func (c *collector) complete(now bool) {
 
 // run follows the type until ctx ends.
 func (t *backendType) run(ctx context.Context) {
-	defer t.work.wait()
+	defer t.work.Wait()
 	for failed, said := 0, false; ctx.Err() == nil; {
 		began := time.Now()
 		err := t.follow(ctx)
@@ -307,7 +309,7 @@ func (t *backendType) run(ctx context.Context) {
 // rest waits after a number of failures in a row, and returns that number: none if the backend has changed meanwhile.
 // So one that was away for long is not waited for when it is back and its first answer is an error.
 func (t *backendType) rest(ctx context.Context, failed int) int {
-	timer := time.NewTimer(retry(failed))
+	timer := time.NewTimer(pace.Retry(failed))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -524,14 +526,14 @@ func (t *backendType) observe(ctx context.Context, b *backendObject, listed bool
 		old = nil
 	}
 	if b.leaves {
-		t.work.add(task{orphan, b.key, t}, notes{})
+		t.work.Add(task{orphan, b.key, t}, notes{})
 	}
 	if b.waits && (old == nil || !old.waits) {
 		t.dependents(b.uid, func(d dependent) bool {
 			d.examine(notes{})
 			return true
 		})
-		t.work.add(task{release, b.key, t}, notes{})
+		t.work.Add(task{release, b.key, t}, notes{})
 	}
 	if len(b.owners) == 0 || b.deleting || old != nil && slices.Equal(old.owners, b.owners) {
 		return
@@ -545,7 +547,7 @@ func (t *backendType) observe(ctx context.Context, b *backendObject, listed bool
 			}
 			known.references = without(uidsOf(b.owners), uidsOf(before))
 		}
-		t.work.add(task{examine, b.key, t}, known)
+		t.work.Add(task{examine, b.key, t}, known)
 	}
 }
 
@@ -619,13 +621,13 @@ func (c *collector) reviewBackends(ctx context.Context) {
 	c.mu.Unlock()
 	for _, b := range all {
 		if b.waits {
-			b.of.work.add(task{release, b.key, b.of}, notes{})
+			b.of.work.Add(task{release, b.key, b.of}, notes{})
 		}
 		if b.leaves {
-			b.of.work.add(task{orphan, b.key, b.of}, notes{})
+			b.of.work.Add(task{orphan, b.key, b.of}, notes{})
 		}
 		if len(b.owners) > 0 && !b.deleting && c.areSuspicious(ctx, b.of.siteOf(b.key), b.owners) {
-			b.of.work.add(task{examine, b.key, b.of}, notes{})
+			b.of.work.Add(task{examine, b.key, b.of}, notes{})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package garbage
 
 import (
 	"context"
@@ -7,12 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -79,7 +78,7 @@ func (c *correlator) tell(uid, name, message string) (e told, ok bool) {
 	}
 	e, known := o.series[key]
 	if !known {
-		e = told{name: eventName(name, now), first: now}
+		e = told{name: objectmeta.EventName(name, now), first: now}
 	}
 	e.count, e.last, e.message = e.count+1, now, message
 	o.series[key] = e
@@ -100,15 +99,6 @@ func (c *correlator) remember(uid string) *toldObject {
 	o := &toldObject{budget: rate.NewLimiter(rate.Every(eventRefill), eventBurst), series: map[string]told{}}
 	c.objects[uid] = o
 	return o
-}
-
-// eventName is the name of an Event about an object, which is a UUID if the name of the object is none for an Event.
-func eventName(of string, now time.Time) string {
-	name := fmt.Sprintf("%s.%x", of, now.UnixNano())
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return uuid.NewString()
-	}
-	return name
 }
 
 const (

@@ -1,25 +1,5 @@
-package controller
-
-import (
-	"context"
-	"errors"
-	"log/slog"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/time/rate"
-
-	"plinth/internal/access"
-	"plinth/internal/aggregation"
-	"plinth/internal/engine"
-	"plinth/object"
-)
-
-// Garbage deletes objects whose owners are gone, and executes the propagation policies of deletes (DEL-2, DEL-5).
+// Package garbage deletes objects whose owners are gone, and executes the propagation policies of deletes (DEL-2,
+// DEL-5).
 //
 // The problem: an object names its owners by UID, type and name, and has to be deleted when all of them are gone.
 // Owners are of any type and may be deleted at any time; dependents may be created at any time, also after their owner
@@ -54,14 +34,59 @@ import (
 // that are not served, and the tasks on the worklist.
 //
 // Objects of aggregated API servers can be owners and dependents, too: see backends.
-type Garbage struct {
+package garbage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"plinth/internal/access"
+	"plinth/internal/aggregation"
+	"plinth/internal/controller/pace"
+	"plinth/internal/controller/worklist"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Controller is the garbage collector.
+type Controller struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	Busy     *Busy            // nil: nobody asks
+	Busy     *pace.Busy       // nil: nobody asks
 	// Aggregator knows the backends. Nil: there are none.
 	Aggregator *aggregation.Aggregator
+}
+
+// task is one kind of work on one object.
+type task struct {
+	what taskKind
+	key  engine.Key
+	of   *backendType // of the object, if a backend has it
+}
+
+// taskKind is the kind of work.
+type taskKind uint8
+
+// notes are the facts that were known when a task was added.
+type notes struct {
+	gone []*deletedOwner // owners that are known to be gone
+	// references are the UIDs of references of the object that are new and were not examined yet.
+	references []string
+}
+
+func (n notes) and(m notes) notes {
+	return notes{gone: append(n.gone, m.gone...), references: append(n.references, m.references...)}
 }
 
 // The kinds of tasks.
@@ -71,11 +96,11 @@ const (
 	orphan                  // its dependents are orphaned: their references to it are removed
 )
 
-// collector is the state of one run of Garbage.
+// collector is the state of one run of a Controller.
 type collector struct {
-	*Garbage
+	*Controller
 	user access.User
-	work *worklist
+	work *worklist.List[task, notes]
 	pace *rate.Limiter // of its writes
 
 	mu sync.Mutex
@@ -107,14 +132,18 @@ type ownerType struct{ apiVersion, kind string }
 // deletedOwner is an owner that was deleted, as references name it.
 type deletedOwner struct{ uid, group, kind, namespace, name string }
 
-// maxMissing bounds collector.missing.
-const maxMissing = 1000
+const (
+	// maxMissing bounds collector.missing.
+	maxMissing = 1000
+	// again is how long the collector waits before it follows the objects again after that has failed.
+	again = 100 * time.Millisecond
+)
 
 // Run works until ctx ends.
-func (g *Garbage) Run(ctx context.Context) { g.collector(ctx).run(ctx) }
+func (g *Controller) Run(ctx context.Context) { g.collector(ctx).run(ctx) }
 
 func (c *collector) run(ctx context.Context) {
-	defer c.work.wait()
+	defer c.work.Wait()
 	var following sync.WaitGroup
 	defer following.Wait()
 	if c.Aggregator != nil {
@@ -125,14 +154,14 @@ func (c *collector) run(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
 		if err := c.follow(ctx, first); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("following all objects failed, trying again", "error", err)
-			pause(ctx, minRest)
+			pace.Pause(ctx, again)
 		}
 	}
 }
 
-func (g *Garbage) collector(ctx context.Context) *collector {
+func (g *Controller) collector(ctx context.Context) *collector {
 	c := &collector{
-		Garbage: g, user: serviceAccount("generic-garbage-collector"), pace: newPace(),
+		Controller: g, user: access.ControllerAccount("generic-garbage-collector"), pace: pace.New(),
 		waiting: map[string]*waiter{}, missing: map[ownerType]bool{}, backends: newBackends(),
 	}
 	c.backends.listed = g.Aggregator == nil
@@ -140,10 +169,18 @@ func (g *Garbage) collector(ctx context.Context) *collector {
 		g.Now = time.Now
 	}
 	c.told.now = g.Now
-	c.work = &worklist{ctx: ctx, items: map[task]*workItem{}, busy: g.Busy, do: c.do, failed: func(t task, err error) {
-		c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
-	}}
+	c.work = c.newWorklist(ctx, c.do)
 	return c
+}
+
+// newWorklist returns an empty worklist, whose tasks do executes.
+func (c *collector) newWorklist(
+	ctx context.Context, do func(context.Context, task, notes) error,
+) *worklist.List[task, notes] {
+	return worklist.New(ctx, worklist.Config[task, notes]{Do: do, Join: notes.and, Busy: c.Busy,
+		Failed: func(t task, err error) {
+			c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
+		}})
 }
 
 // follow examines all objects, and then follows the changes, until all have to be examined again.
@@ -314,7 +351,7 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 		if observed {
 			known.references = without(owners, before)
 		}
-		c.work.add(task{what: examine, key: now.Key}, known)
+		c.work.Add(task{what: examine, key: now.Key}, known)
 	}
 }
 
@@ -338,13 +375,13 @@ func (c *collector) deleting(o *engine.Object) {
 	c.mu.Unlock()
 	switch {
 	case leaves:
-		c.work.add(task{what: orphan, key: o.Key}, notes{})
+		c.work.Add(task{what: orphan, key: o.Key}, notes{})
 	case begins:
 		c.dependents(uid, func(d dependent) bool {
 			d.examine(notes{})
 			return true
 		})
-		c.work.add(task{what: release, key: o.Key}, notes{})
+		c.work.Add(task{what: release, key: o.Key}, notes{})
 	}
 }
 

@@ -1,4 +1,4 @@
-package controller
+package pace
 
 import "sync/atomic"
 
@@ -7,7 +7,8 @@ import "sync/atomic"
 // in its Stats). A nil Busy counts nothing.
 type Busy struct{ tasks atomic.Int64 }
 
-func (b *Busy) add(n int64) {
+// Add counts n tasks more, or fewer.
+func (b *Busy) Add(n int64) {
 	if b != nil {
 		b.tasks.Add(n)
 	}
