@@ -2,7 +2,6 @@ package plinthtest
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -114,14 +113,14 @@ func (s *settings) config(bubble bool, image *plane.Image, after int64, now func
 		return nil, errors.Join(errs...)
 	}
 	k := sharedKeys(bubble)
-	clients := x509.NewCertPool()
-	clients.AddCert(k.authority.Certificate)
 	c := &plane.Config{
 		Features: gates, Releases: features.Current, Versions: builtin.RuntimeConfig{Pairs: s.runtimeConfig}, Now: now,
 		Logger: logger, Image: image,
-		Addresses: services, Self: initial.Self{Port: securePort, Clients: k.authority.PEM},
+		Addresses: services, Self: initial.Self{Port: securePort,
+			Trusted: func() (clients, proxies []byte) { return k.authority.PEM, nil }},
 		Address: "localhost:" + strconv.Itoa(securePort), Authority: authority,
-		Authentication: auth.Config{Clients: clients, Audiences: []string{serviceaccount.DefaultIssuer}},
+		Authentication: auth.Config{Clients: auth.NewAuthorities(k.authority.Certificate),
+			Audiences: []string{serviceaccount.DefaultIssuer}},
 		Accounts: plane.Accounts{Keys: k.account, Static: k.account, Issuers: []string{serviceaccount.DefaultIssuer},
 			Lookup: true, Extend: true},
 		Signer: plane.Signer{Certificate: k.authority.Certificate, Key: k.authority.Key, Bundle: k.authority.PEM},

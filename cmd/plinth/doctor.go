@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 
 	"plinth/internal/background"
 	"plinth/internal/datadir"
+	"plinth/internal/expiry"
 	"plinth/internal/occupant"
 	"plinth/internal/storage"
 )
@@ -185,9 +185,6 @@ func (c *checkup) limits(files uint64, known bool) {
 	}
 }
 
-// soon is from when on the end of a certificate is worth a word; a start renews those that a server has made.
-const soon = 30 * 24 * time.Hour
-
 // certificates looks when those in the data directory expire.
 func (c *checkup) certificates() {
 	var files []string
@@ -204,16 +201,12 @@ func (c *checkup) certificates() {
 			c.add(broken, "certificates", err.Error(), "run this as the user of the server")
 			continue
 		}
-		block, _ := pem.Decode(text)
-		if block == nil {
-			c.add(broken, "certificates", file+" is no certificate in PEM", "put back a copy, or remove it with its key")
-			continue
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
+		all, err := expiry.Parse(text)
 		if err != nil {
 			c.add(broken, "certificates", fmt.Sprintf("%s: %v", file, err), "put back a copy, or remove it with its key")
 			continue
 		}
+		certificate := all[0]
 		count++
 		if first.IsZero() || certificate.NotAfter.Before(first) {
 			first = certificate.NotAfter
@@ -227,18 +220,18 @@ func (c *checkup) certificates() {
 }
 
 func (c *checkup) expiry(file string, is *x509.Certificate) {
-	advice := "start the server anew: it renews it"
+	advice := "a server that runs renews it, and so does a start"
 	if is.IsCA {
 		advice = "clients trust it: all of them need the new one after it is replaced"
 	}
-	switch {
-	case c.now.After(is.NotAfter):
-		c.add(broken, "certificates", fmt.Sprintf("%s expired on %s", file, is.NotAfter.Format(time.DateOnly)), advice)
-	case c.now.Before(is.NotBefore):
-		c.add(broken, "certificates", fmt.Sprintf("%s is valid from %s", file, is.NotBefore.Format(time.RFC3339)),
-			"set the clock")
-	case c.now.Add(soon).After(is.NotAfter):
-		c.add(doubtful, "certificates", fmt.Sprintf("%s expires on %s", file, is.NotAfter.Format(time.DateOnly)), advice)
+	state, says := expiry.Judge(is, c.now)
+	switch says = file + " " + says; state {
+	case expiry.Expired:
+		c.add(broken, "certificates", says, advice)
+	case expiry.NotYet:
+		c.add(broken, "certificates", says, "set the clock")
+	case expiry.Expiring:
+		c.add(doubtful, "certificates", says, advice)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestDoctor(t *testing.T) {
 			c.now = now.AddDate(11, 0, 0)
 			c.certificates()
 		}},
-		{"certificates that expire soon", doubtful, "certificates", "it renews it", func(c *checkup) {
+		{"certificates that expire soon", doubtful, "certificates", "renews it", func(c *checkup) {
 			c.now = now.AddDate(0, 0, 364-20)
 			c.certificates()
 		}},

@@ -95,7 +95,7 @@ func genericFlags(c *settings) []row {
 		{"emulation-forward-compatible", boolean(&c.Versions.EmulationForward), works,
 			"serve versions of types that came after the emulated release, if a lower one is served, except alpha ones", ""},
 		{"external-hostname", text(&c.ExternalHostname), works,
-			"the server's host in discovery documents", ""},
+			"the server's host in discovery documents, in its certificate and in the kubeconfig", ""},
 		{"feature-gates", list(&c.FeatureGates), works,
 			"feature gates of kube-apiserver, comma-separated: NAME=true|false", ""},
 		{"goaway-chance", float(&c.GoawayChance), works,
@@ -143,7 +143,7 @@ func etcdFlags(c *settings) []row {
 			"reload the file of --encryption-provider-config when it changes", ""},
 		{"etcd-cafile", text(&c.Etcd.CAFile), works, "the authority of an https:// URL in --etcd-servers", ""},
 		{"etcd-certfile", text(&c.Etcd.CertFile), works,
-			"the client certificate for an https:// URL in --etcd-servers", ""},
+			"the client certificate for an https:// URL in --etcd-servers; it is read again when it changes", ""},
 		{"etcd-compaction-interval", duration(&c.Etcd.CompactionInterval), works,
 			"how often the history of etcd is compacted; 0: never, by this server", ""},
 		{"etcd-count-metric-poll-period", duration(new(time.Minute)), ignored,
@@ -186,7 +186,7 @@ func servingFlags(c *settings) []row {
 		{"permit-port-sharing", boolean(&c.PermitPortSharing), works, "listen with SO_REUSEPORT", ""},
 		{"secure-port", integer(&c.SecurePort), works, "the port to listen on with TLS; 0 picks a free one", ""},
 		{"tls-cert-file", text(&c.TLSCertFile), works,
-			"the server's certificate; by default it is in --cert-dir", ""},
+			"the server's certificate; by default it is in --cert-dir. It is read again when it changes", ""},
 		{"tls-cipher-suites", list(&c.TLSCipherSuites), works,
 			"the cipher suites of TLS 1.2 that may be used, by the names of Go and of kube-apiserver; empty: Go's choice", ""},
 		{"tls-curve-preferences", integers(&c.TLSCurves), works,
@@ -197,7 +197,7 @@ func servingFlags(c *settings) []row {
 		{"tls-private-key-file", text(&c.TLSKeyFile), works, "the private key of --tls-cert-file", ""},
 		{"tls-sni-cert-key", array(&c.TLSNamed), works,
 			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate, for clients that ask for one of these server names, or " +
-				"for one in the certificate", ""},
+				"for one in the certificate; the files are read again when they change", ""},
 	}
 }
 
@@ -289,7 +289,8 @@ func authenticationFlags(c *settings) []row {
 		{"authentication-token-webhook-version", text(&c.TokenWebhook.Version), works,
 			"the version of the TokenReviews that the webhook gets: v1 or v1beta1", ""},
 		{"client-ca-file", text(&c.ClientCAFile), works,
-			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
+			"a PEM file of authorities whose client certificates are trusted, besides the server's own; it is read again when it " +
+				"changes", ""},
 		{"enable-bootstrap-token-auth", boolean(&c.BootstrapTokens), works,
 			"accept the tokens in Secrets of type bootstrap.kubernetes.io/token in kube-system, by which nodes join", ""},
 		{"oidc-ca-file", text(&c.OIDC.CAFile), works,
@@ -309,7 +310,7 @@ func authenticationFlags(c *settings) []row {
 			"the common names of trusted proxies; empty: any name that --requestheader-client-ca-file has signed", ""},
 		{"requestheader-client-ca-file", text(&c.FrontProxy.CAFile), works,
 			"a PEM file of the authorities of authenticating proxies, which name the user in headers; " +
-				"empty: no proxy is trusted", ""},
+				"empty: no proxy is trusted. It is read again when it changes", ""},
 		{"requestheader-extra-headers-prefix", list(&c.FrontProxy.ExtraPrefixes), works,
 			"prefixes of the headers that hold extra attributes of the user", ""},
 		{"requestheader-group-headers", list(&c.FrontProxy.GroupHeaders), works, "the headers that name groups of the user",
@@ -325,12 +326,13 @@ func authenticationFlags(c *settings) []row {
 		{"service-account-jwks-uri", text(&c.ServiceAccounts.JWKSURI), works,
 			"the URL of the public keys in /.well-known/openid-configuration; by default this server's", ""},
 		{"service-account-key-file", array(&c.ServiceAccounts.KeyFiles), works,
-			"a PEM file of keys, public or private, that verify tokens of service accounts; by default the signing key", ""},
+			"a PEM file of keys, public or private, that verify tokens of service accounts; by default the signing key. It is " +
+				"read again when it changes", ""},
 		{"service-account-lookup", boolean(&c.ServiceAccounts.Lookup), works,
 			"tokens from Secrets are valid only while the Secret exists", ""},
 		{"service-account-max-token-expiration", duration(&c.ServiceAccounts.MaxExpiration), works,
 			"the longest validity of a service account token; 0: no limit", ""},
-		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"`, ""},
+		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"; it is read again when it changes`, ""},
 	}
 }
 
@@ -446,9 +448,10 @@ func miscFlags(c *settings) []row {
 				"server; on etcd, lease: all servers that renew their keys, and master-count: as many as --apiserver-count", ""},
 		{"event-ttl", duration(&c.EventTTL), works, "how long Events are kept", ""},
 		{"kubelet-certificate-authority", text(&c.Kubelets.CAFile), works,
-			"the authorities of kubelets' certificates; \"\": these certificates are not verified", ""},
+			"the authorities of kubelets' certificates; \"\": these certificates are not verified. It is read again when it " +
+				"changes", ""},
 		{"kubelet-client-certificate", text(&c.Kubelets.CertFile), works,
-			"the client certificate for kubelets; it is read anew for each connection", ""},
+			"the client certificate for kubelets; it is read again when it changes", ""},
 		{"kubelet-client-key", text(&c.Kubelets.KeyFile), works, "its key", ""},
 		{"kubelet-port", integer(&c.Kubelets.Port), plinthOnly,
 			"the port of kubelets whose Node names none; the reference has it, too, and does not list it, as it is deprecated", ""},
@@ -464,7 +467,7 @@ func miscFlags(c *settings) []row {
 		{"peer-advertise-port", text(&c.PeerAdvertisePort), works, "the port of --peer-advertise-ip", ""},
 		{"peer-ca-file", text(new(string)), ignored, peers, ""},
 		{"proxy-client-cert-file", text(&c.Aggregation.ClientCertFile), works,
-			"the client certificate by which aggregated API servers know this one; it is read again for each connection. By " +
+			"the client certificate by which aggregated API servers know this one; it is read again when it changes. By " +
 				"default one is made in the data directory, unless --requestheader-client-ca-file is set; started as " +
 				"kube-apiserver, none", ""},
 		{"proxy-client-key-file", text(&c.Aggregation.ClientKeyFile), works, "the key of that certificate", ""},
@@ -474,7 +477,7 @@ func miscFlags(c *settings) []row {
 				"waits up to a minute for the signer. Secrets get no tokens then", ""},
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
 			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +
-				"--service-account-key-file is set", ""},
+				"--service-account-key-file is set. It is read again when it changes", ""},
 		{"service-cluster-ip-range", text(&c.Services.ClusterIPRange), works,
 			"the range of cluster IPs of Services, or two of different families; empty: 10.0.0.0/24",
 			""},

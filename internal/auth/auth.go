@@ -13,7 +13,6 @@ package auth
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"net/http"
 	"slices"
@@ -36,7 +35,9 @@ type Tokens interface {
 // Config configures an Authenticator.
 type Config struct {
 	// Clients are the authorities of client certificates; nil if there are none.
-	Clients *x509.CertPool
+	Clients *Authorities
+	// Used is told how long the certificate of each request with one is still valid; nil: nobody is.
+	Used func(left time.Duration)
 	// Proxy are the trusted front proxies; nil if there are none.
 	Proxy *FrontProxy
 	// Tokens are asked in this order.

@@ -15,8 +15,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -30,13 +28,9 @@ import (
 
 func authenticator(t *testing.T, tokens string) *Authenticator {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	static, err := ReadTokens(file)
-	if err != nil {
-		t.Fatal(err)
+	static := &TokenFile{}
+	if none, err := static.Take([]byte(tokens)); err != nil || none != (tokens == "") {
+		t.Fatal(none, err)
 	}
 	return New(Config{Tokens: []Tokens{static}})
 }
@@ -369,8 +363,7 @@ func withUIDs(uids ...string) pkix.Name {
 func TestAnonymousIsNotAuthenticated(t *testing.T) {
 	own := signed(t, pkix.Name{CommonName: "own"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
-	a.Clients = x509.NewCertPool()
-	a.Clients.AddCert(own.Leaf)
+	a.Clients = NewAuthorities(own.Leaf)
 	for name, groups := range map[string][]string{
 		access.Anonymous: {"devs"}, "carol": {"devs", access.Authenticated},
 	} {
@@ -389,8 +382,7 @@ func TestAuthenticateByCertificate(t *testing.T) {
 	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil),
 		signed(t, pkix.Name{CommonName: "foreign"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
-	a.Clients = x509.NewCertPool()
-	a.Clients.AddCert(own.Leaf)
+	a.Clients = NewAuthorities(own.Leaf)
 	subject := pkix.Name{CommonName: "carol", Organization: []string{access.Masters}}
 	alice := access.User{Name: "alice", UID: "u1", Groups: []string{access.Authenticated}}
 	good, bad := signed(t, subject, own, nil), signed(t, subject, foreign, nil)
@@ -475,8 +467,7 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 	} {
 		passed := time.Duration(0)
 		a := authenticator(t, "")
-		a.Clients, a.Now = x509.NewCertPool(), func() time.Time { return start.Add(passed) }
-		a.Clients.AddCert(root.Leaf)
+		a.Clients, a.Now = NewAuthorities(root.Leaf), func() time.Time { return start.Add(passed) }
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{}
 		for _, s := range c.shown {
@@ -503,9 +494,6 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 			t.Errorf("%q: got %v, want it to name %s", text, err, want)
 		}
 	}
-	if _, err := ReadTokens("/does/not/exist"); err == nil {
-		t.Error("ReadTokens of a missing file: have no error")
-	}
 }
 
 // The headers of a trusted front proxy name the user of a request; the headers of others are ignored.
@@ -515,14 +503,13 @@ func TestFrontProxy(t *testing.T) {
 	own, proxies := signed(t, pkix.Name{CommonName: "own"}, nil, nil),
 		signed(t, pkix.Name{CommonName: "proxies"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
-	a.Clients = x509.NewCertPool()
-	a.Clients.AddCert(own.Leaf)
+	a.Clients = NewAuthorities(own.Leaf)
 	a.Proxy = &FrontProxy{
-		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User", "X-User"},
-		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
+		Authorities: NewAuthorities(proxies.Leaf), AllowedNames: []string{"proxy"},
+		UserHeaders: []string{"X-Remote-User", "X-User"},
+		UIDHeaders:  []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
 		ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}
-	a.Proxy.Authorities.AddCert(proxies.Leaf)
 	proxy := signed(t, pkix.Name{CommonName: "proxy"}, proxies, nil)
 	other := signed(t, pkix.Name{CommonName: "other"}, proxies, nil)
 	client := signed(t, pkix.Name{CommonName: "carol"}, own, nil)

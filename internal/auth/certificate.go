@@ -22,15 +22,35 @@ import (
 // verification is the result of verifying the certificates of a connection.
 //
 // To verify the signatures takes longer than most requests, so the result is kept for the later requests of the
-// connection. A connection may outlive its certificate. The result depends only on the certificates, the authorities of
-// the configuration and the time, so it holds until one of the certificates begins or ceases to be valid. (An authority
-// that becomes valid during the connection is noticed only if the client sent its certificate.)
+// connection. A connection may outlive its certificate. The result depends only on the certificates, the authorities and
+// the time, so it holds until one of the certificates begins or ceases to be valid, or the authorities are replaced. (An
+// authority that becomes valid during the connection is noticed only if the client sent its certificate.)
 //
-//	verify(t) = v  ⇒  verify(t') = v for all t ≤ t' < v.until
+//	verify(t) = v  ⇒  verify(t') = v for all t ≤ t' < v.until, with the authorities v.by
 type verification struct {
 	id    *access.Identity // nil: the certificate names no user
 	err   error
-	until time.Time // zero: forever
+	until time.Time      // zero: forever
+	by    *x509.CertPool // the authorities
+}
+
+// Authorities are those that sign one sort of certificates. They may be replaced while requests are authenticated.
+type Authorities struct{ pool atomic.Pointer[x509.CertPool] }
+
+// NewAuthorities returns the authorities with these certificates.
+func NewAuthorities(certificates ...*x509.Certificate) *Authorities {
+	a := &Authorities{}
+	a.Set(certificates)
+	return a
+}
+
+// Set replaces the authorities.
+func (a *Authorities) Set(certificates []*x509.Certificate) {
+	pool := x509.NewCertPool()
+	for _, c := range certificates {
+		pool.AddCert(c)
+	}
+	a.pool.Store(pool)
 }
 
 type verificationPointer = atomic.Pointer[verification]
@@ -48,15 +68,17 @@ func Remember(ctx context.Context, _ net.Conn) context.Context {
 }
 
 // remembered returns the result that is kept for the connection if it still holds, and otherwise that of verify.
-func (a *Authenticator) remembered(ctx context.Context, of func(*verifications) *verificationPointer,
-	verify func() *verification) *verification {
+func (a *Authenticator) remembered(ctx context.Context, by *Authorities,
+	of func(*verifications) *verificationPointer, verify func(by *x509.CertPool) *verification) *verification {
+	authorities := by.pool.Load()
 	kept, ok := ctx.Value(verificationKey{}).(*verifications)
 	if !ok {
-		return verify()
+		return verify(authorities)
 	}
 	v := of(kept).Load()
-	if v == nil || !v.until.IsZero() && !a.Now().Before(v.until) {
-		v = verify()
+	if v == nil || v.by != authorities || !v.until.IsZero() && !a.Now().Before(v.until) {
+		v = verify(authorities)
+		v.by = authorities
 		of(kept).Store(v)
 	}
 	return v
@@ -67,16 +89,20 @@ func (a *Authenticator) certified(ctx context.Context, r *http.Request) (*access
 	if a.Clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, func(k *verifications) *verificationPointer { return &k.client }, func() *verification {
-		return a.verify(r.TLS.PeerCertificates)
+	v := a.remembered(ctx, a.Clients, func(k *verifications) *verificationPointer { return &k.client }, func(
+		authorities *x509.CertPool) *verification {
+		return a.verify(authorities, r.TLS.PeerCertificates)
 	})
+	if a.Used != nil { // as in the reference, also if it is not valid
+		a.Used(r.TLS.PeerCertificates[0].NotAfter.Sub(a.Now()))
+	}
 	return v.id, v.err
 }
 
 // verify verifies a client certificate: the first of certs, which the others connect with an authority.
-func (a *Authenticator) verify(certs []*x509.Certificate) *verification {
+func (a *Authenticator) verify(authorities *x509.CertPool, certs []*x509.Certificate) *verification {
 	now := a.Now()
-	chains, err := chainsTo(a.Clients, certs, now)
+	chains, err := chainsTo(authorities, certs, now)
 	if err != nil {
 		return &verification{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(certs[0]), err),
 			until: nextStart(certs, now)}

@@ -15,7 +15,7 @@ import (
 // FrontProxy configures the proxies that may name the user in headers (--requestheader-*): those with a client
 // certificate of one of these authorities and with one of these names.
 type FrontProxy struct {
-	Authorities  *x509.CertPool
+	Authorities  *Authorities
 	AllowedNames []string // common names; none: any
 	// The names of the headers. Of UserHeaders and UIDHeaders the first one with a value counts, of GroupHeaders all. A
 	// header whose name begins with one of ExtraPrefixes is an extra attribute: the rest of the name, in lower case and
@@ -30,9 +30,10 @@ func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.I
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, func(k *verifications) *verificationPointer { return &k.proxy }, func() *verification {
+	v := a.remembered(ctx, p.Authorities, func(k *verifications) *verificationPointer { return &k.proxy }, func(
+		authorities *x509.CertPool) *verification {
 		now := a.Now()
-		chains, err := chainsTo(p.Authorities, r.TLS.PeerCertificates, now)
+		chains, err := chainsTo(authorities, r.TLS.PeerCertificates, now)
 		if err != nil {
 			return &verification{err: err, until: nextStart(r.TLS.PeerCertificates, now)}
 		}

@@ -29,8 +29,7 @@ func FuzzCertificates(f *testing.F) {
 	f.Add("jane", access.Masters, "", true, true)
 	f.Add("jane", access.Masters, "", false, false)
 	own, foreign := signed(f, pkix.Name{CommonName: "own"}, nil, nil), signed(f, pkix.Name{CommonName: "own"}, nil, nil)
-	a := New(Config{Clients: x509.NewCertPool()})
-	a.Clients.AddCert(own.Leaf)
+	a := New(Config{Clients: NewAuthorities(own.Leaf)})
 	f.Fuzz(func(t *testing.T, name, group, uid string, stranger, forClients bool) {
 		subject := pkix.Name{CommonName: name, Organization: []string{group}}
 		if uid != "" {
@@ -108,13 +107,11 @@ func FuzzProxyHeaders(f *testing.F) {
 		signed(f, pkix.Name{CommonName: "clients"}, nil, nil)
 	proxy, client := signed(f, pkix.Name{CommonName: "proxy"}, own, nil),
 		signed(f, pkix.Name{CommonName: "joe"}, clients, nil)
-	a := New(Config{Clients: x509.NewCertPool(), Proxy: &FrontProxy{
-		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"},
+	a := New(Config{Clients: NewAuthorities(clients.Leaf), Proxy: &FrontProxy{
+		Authorities: NewAuthorities(own.Leaf), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"},
 		UIDHeaders:   []string{"X-Remote-Uid"},
 		GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}})
-	a.Clients.AddCert(clients.Leaf)
-	a.Proxy.Authorities.AddCert(own.Leaf)
 	f.Fuzz(func(t *testing.T, user, group, name, value string, fromProxy bool) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.Leaf}}

@@ -1,13 +1,14 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+	"sync/atomic"
 
 	"plinth/internal/access"
 )
@@ -16,24 +17,31 @@ import (
 // time of a lookup does not reveal how many bytes of a guessed token are right.
 type StaticTokens map[[sha256.Size]byte]access.User
 
-// ReadTokens reads a file in the format of --token-auth-file: lines of token,user,uid[,"group,group"]. Errors name the
-// line.
-func ReadTokens(name string) (StaticTokens, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	tokens := StaticTokens{}
-	if err := tokens.read(file); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return tokens, nil
-}
-
 // StaticToken returns the StaticTokens of one token.
 func StaticToken(token string, user access.User) StaticTokens {
 	return StaticTokens{sha256.Sum256([]byte(token)): user}
+}
+
+// TokenFile are the StaticTokens of a file, which may change. The zero value has none.
+type TokenFile struct{ current atomic.Pointer[StaticTokens] }
+
+// Take replaces the tokens by those of a text, unless that is an error. none says that the text has none.
+func (f *TokenFile) Take(text []byte) (none bool, err error) {
+	tokens := StaticTokens{}
+	if err := tokens.read(bytes.NewReader(text)); err != nil {
+		return false, err
+	}
+	f.current.Store(&tokens)
+	return len(tokens) == 0, nil
+}
+
+// Token implements Tokens.
+func (f *TokenFile) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
+	tokens := f.current.Load()
+	if tokens == nil {
+		return nil, nil
+	}
+	return tokens.Token(ctx, token, audiences)
 }
 
 // Token implements Tokens.
@@ -45,7 +53,7 @@ func (s StaticTokens) Token(_ context.Context, token string, _ []string) (*acces
 	return &access.Identity{User: user}, nil
 }
 
-// read reads lines of token,user,uid[,"group,group"].
+// read reads the format of --token-auth-file: lines of token,user,uid[,"group,group"]. Errors name the line.
 func (s StaticTokens) read(in io.Reader) error {
 	lines := csv.NewReader(in)
 	lines.FieldsPerRecord = -1

@@ -1,16 +1,14 @@
 // Package configfile reads the configuration files of kube-apiserver, such as an AuthorizationConfiguration, as the
-// reference does: [Decode] decodes YAML or JSON and reports unknown fields; [Watch] reports that a file has changed.
+// reference does: [Decode] decodes YAML or JSON and reports unknown fields; [Watch] reports that a file has changed, and
+// [Files] are those of which parts of a server are made, and made anew when they change.
 package configfile
 
 import (
 	"bytes"
-	"context"
 	stdjson "encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
@@ -84,40 +82,4 @@ func Strict(lenient []error) error {
 		texts[i] = err.Error()
 	}
 	return fmt.Errorf("strict decoding error: %s", strings.Join(texts, ", "))
-}
-
-// Interval is the interval at which the server's calls of [Watch] read the file.
-const Interval = time.Second
-
-// Watch reads a file at an interval until ctx ends. last is the content that is in use. It calls changed whenever the
-// content differs from the one that was read before, or at first from last, and whenever the file cannot be read for
-// another reason than before.
-//
-// A notification of the kernel (inotify) for the file would miss changes: files that are mounted from a ConfigMap are
-// symbolic links whose target is replaced.
-func Watch(ctx context.Context, file string, last []byte, interval time.Duration,
-	changed func(text []byte, err error)) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	var failure string
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			if err.Error() != failure {
-				failure = err.Error()
-				changed(nil, err)
-			}
-			continue
-		}
-		failure = ""
-		if !bytes.Equal(text, last) {
-			last = text
-			changed(text, nil)
-		}
-	}
 }

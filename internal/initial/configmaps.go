@@ -17,11 +17,12 @@ import (
 // added stay until they expire.
 func (o *Objects) trusted(live object.Value) object.Value {
 	const clients, proxies = "client-ca-file", "requestheader-client-ca-file"
+	ofClients, ofProxies := o.Self.Trusted()
 	set := append(o.Self.FrontProxy.Members(), object.Member{Key: clients,
-		Value: object.StringOf(o.bundle(live.At(clients).Str(), o.Self.Clients))})
-	if len(o.Self.FrontProxy.Authority) > 0 {
+		Value: object.StringOf(o.bundle(live.At(clients).Str(), ofClients))})
+	if len(ofProxies) > 0 {
 		set = append(set, object.Member{Key: proxies,
-			Value: object.StringOf(o.bundle(live.At(proxies).Str(), o.Self.FrontProxy.Authority))})
+			Value: object.StringOf(o.bundle(live.At(proxies).Str(), ofProxies))})
 	}
 	if live.IsNull() {
 		live = object.MapOf()
@@ -86,9 +87,9 @@ func (o *Objects) bundle(text string, more []byte) string {
 	return bundle.String()
 }
 
-// Members are the members of the ConfigMap, but for the authority.
+// Members are the members of the ConfigMap, but for the authority; none without names of headers.
 func (f *FrontProxy) Members() (members []object.Member) {
-	if len(f.Authority) == 0 {
+	if len(f.Users) == 0 {
 		return nil
 	}
 	const prefix = "requestheader-"

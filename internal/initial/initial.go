@@ -43,15 +43,16 @@ type Self struct {
 	Port     int        // at which it listens
 	Endpoint netip.Addr // the endpoint of the Service kubernetes; invalid: it has none
 	Peers    bool       // the Service kubernetes and its endpoints are written by package peers
-	Clients  []byte     // the authorities that sign client certificates, as PEM
+	// Trusted are the authorities that sign client certificates, and those that sign the certificates of servers that
+	// forward requests, as PEM. They may change.
+	Trusted func() (clients, proxies []byte)
 	// FrontProxy is by what other API servers believe this one who the user of a request is.
 	FrontProxy FrontProxy
 }
 
 // FrontProxy is a part of the ConfigMap extension-apiserver-authentication.
 type FrontProxy struct {
-	Authority []byte // as PEM, which signs the certificates of such servers; empty: none is known
-	Names     []string
+	Names []string
 	// The names of the headers.
 	Users, UIDs, Groups, Extra []string
 }

@@ -38,6 +38,12 @@ type Entry struct {
 	Use bool
 }
 
+// Equal says whether two entries give the same access.
+func (e *Entry) Equal(other *Entry) bool {
+	return e.Name == other.Name && e.User == other.User && e.Server == other.Server &&
+		bytes.Equal(e.Authority, other.Authority) && bytes.Equal(e.Cert, other.Cert) && bytes.Equal(e.Key, other.Key)
+}
+
 // Merge returns a kubeconfig with the entry. What the file has besides is in the result to the byte.
 func Merge(text []byte, e *Entry) ([]byte, error) {
 	if !utf8.Valid(text) {

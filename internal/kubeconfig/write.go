@@ -28,15 +28,39 @@ const maxBytes = 16 << 20
 // It takes the lock by which client-go's programs change kubeconfigs: FILE.lock, which must not exist. A symbolic link
 // stays one: what it leads to is replaced, as a whole, and keeps its mode and its owner.
 func Write(ctx context.Context, path string, e *Entry) error {
-	if err := write(ctx, path, e); err != nil {
+	return write(ctx, path, func(text []byte) ([]byte, error) { return Merge(text, e) })
+}
+
+// Replace puts an entry in the place of another one, as Write does. A file that does not have the other one as it is,
+// but for which context is the current one, stays as it is; replaced is false then.
+func Replace(ctx context.Context, path string, old, next *Entry) (replaced bool, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	was, is := *old, *next
+	was.Use, is.Use = false, false
+	err = write(ctx, path, func(text []byte) ([]byte, error) {
+		replaced = false
+		if same, err := Merge(text, &was); err != nil || len(text) == 0 || string(same) != string(text) {
+			return text, nil
+		}
+		replaced = true
+		return Merge(text, &is)
+	})
+	return replaced && err == nil, err
+}
+
+// write writes what edit makes of a file.
+func write(ctx context.Context, path string, edit func(text []byte) ([]byte, error)) error {
+	if err := writeLocked(ctx, path, edit); err != nil {
 		return fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return nil
 }
 
-func write(ctx context.Context, path string, e *Entry) (err error) {
+func writeLocked(ctx context.Context, path string, edit func(text []byte) ([]byte, error)) (err error) {
 	if text, _, err := read(path); err == nil { // the usual case of a restart
-		if merged, err := Merge(text, e); err == nil && string(merged) == string(text) {
+		if merged, err := edit(text); err == nil && string(merged) == string(text) {
 			return nil
 		}
 	}
@@ -66,7 +90,7 @@ func write(ctx context.Context, path string, e *Entry) (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	merged, err := Merge(text, e)
+	merged, err := edit(text)
 	if err != nil || info != nil && string(merged) == string(text) {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -71,67 +70,76 @@ func (k *kubelet) urlOf(path string, query url.Values) *url.URL {
 // websockets says whether the kubelet translates WebSockets itself.
 func (k *kubelet) websockets() bool { return slices.Contains(k.features, "ExtendWebSocketsToKubelet") }
 
-// check reads the client certificate, so that the server does not start with a wrong one.
-func (k *Kubelets) check() error {
+// open reads the files of Kubelets, so that the server does not start with wrong ones, and whenever they change.
+func (t *transports) open() error {
+	k := &t.of.Kubelets
 	if k.CertFile != "" || k.KeyFile != "" {
-		if _, err := tls.LoadX509KeyPair(k.CertFile, k.KeyFile); err != nil {
-			return fmt.Errorf("--kubelet-client-certificate and --kubelet-client-key: %w", err)
+		if err := t.of.Files.Use("--kubelet-client-certificate and --kubelet-client-key",
+			[]string{k.CertFile, k.KeyFile}, func(texts [][]byte) error {
+				pair, err := tls.X509KeyPair(texts[0], texts[1])
+				if err == nil {
+					t.pair.Store(&pair)
+				}
+				return err
+			}); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// authorities are those that sign the certificates of kubelets; nil: nobody knows them.
-func (k *Kubelets) authorities() (*x509.CertPool, error) {
 	if k.CAFile == "" {
-		return nil, nil
+		return nil
 	}
-	text, err := os.ReadFile(k.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("--kubelet-certificate-authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--kubelet-certificate-authority: %s has no certificate in PEM", k.CAFile)
-	}
-	return pool, nil
+	return t.of.Files.Use("--kubelet-certificate-authority", []string{k.CAFile}, func(texts [][]byte) error {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(texts[0]) {
+			return fmt.Errorf("%s has no certificate in PEM", k.CAFile)
+		}
+		t.authorities.Store(pool)
+		return nil
+	})
 }
 
 // transports are made when they are first used: most servers never need them.
 type transports struct {
 	of                          *Nodes
-	authorities                 *x509.CertPool // of kubelets; nil: nobody knows them
+	authorities                 atomic.Pointer[x509.CertPool]   // of kubelets; nil: nobody knows them
+	pair                        atomic.Pointer[tls.Certificate] // the client certificate; nil: there is none
 	verified, unverified, plain lazyTransport
-	pair                        atomic.Pointer[tls.Certificate] // the last client certificate that could be read
 }
 
+// lazyTransport is a transport that is made for the authorities of the other end, and made anew for others.
 type lazyTransport struct {
-	once sync.Once
+	mu   sync.Mutex
 	made *http.Transport
+	by   *x509.CertPool
 }
 
-func (l *lazyTransport) get(config func() *tls.Config, dial forward.Dial) *http.Transport {
-	l.once.Do(func() {
-		l.made = forward.NewTransport(config(), dial)
-		l.made.Proxy = http.ProxyFromEnvironment
-	})
+func (l *lazyTransport) get(by *x509.CertPool, config func(by *x509.CertPool) *tls.Config,
+	dial forward.Dial) *http.Transport {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made != nil && l.by == by {
+		return l.made
+	}
+	if l.made != nil { // requests that are under way end as they have begun
+		l.made.CloseIdleConnections()
+	}
+	l.by, l.made = by, forward.NewTransport(config(by), dial)
+	l.made.Proxy = http.ProxyFromEnvironment
 	return l.made
 }
 
 // kubelets is the transport to kubelets.
 func (t *transports) kubelets() *http.Transport {
-	return t.verified.get(func() *tls.Config { return t.config(t.authorities) }, t.of.Dial)
+	return t.verified.get(t.authorities.Load(), t.config, t.of.Dial)
 }
 
 // insecure is the transport to kubelets whose certificates are not verified.
-func (t *transports) insecure() *http.Transport {
-	return t.unverified.get(func() *tls.Config { return t.config(nil) }, t.of.Dial)
-}
+func (t *transports) insecure() *http.Transport { return t.unverified.get(nil, t.config, t.of.Dial) }
 
 // proxied is the transport to Pods and Services.
 func (t *transports) proxied() *http.Transport {
 	// They are known by address only.
-	return t.plain.get(func() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, t.of.Dial)
+	return t.plain.get(nil, func(*x509.CertPool) *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, t.of.Dial)
 }
 
 // config is the TLS configuration for kubelets. Without authorities, certificates are not verified.
@@ -143,15 +151,7 @@ func (t *transports) config(authorities *x509.CertPool) *tls.Config {
 	return config
 }
 
-// clientCertificate reads the client certificate. While a new one is being written, the last one is used.
+// clientCertificate is that for a new connection.
 func (t *transports) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(t.of.Kubelets.CertFile, t.of.Kubelets.KeyFile)
-	if err != nil {
-		if last := t.pair.Load(); last != nil {
-			return last, nil
-		}
-		return nil, err
-	}
-	t.pair.Store(&pair)
-	return &pair, nil
+	return t.pair.Load(), nil
 }

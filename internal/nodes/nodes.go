@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/configfile"
 	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/object"
@@ -23,6 +24,8 @@ type Config struct {
 	EndpointSlices func(ctx context.Context, namespace, service string) ([]object.Value, error)
 
 	Kubelets Kubelets
+	// Files has those of Kubelets, and reads them again when they change; nil: they are read once.
+	Files *configfile.Files
 	// IPv6 says that the first range of cluster IPs is one of IPv6: of a Service in both families, those endpoints are
 	// preferred.
 	IPv6 bool
@@ -74,8 +77,7 @@ func (m *Metrics) fill() {
 type Kubelets struct {
 	AddressTypes []string // of Nodes, the preferred ones first
 	Port         int      // of a Node whose status has none
-	// CertFile and KeyFile are the client certificate; it is read anew for each connection, so that it can be renewed.
-	// "": kubelets are asked without one.
+	// CertFile and KeyFile are the client certificate; "": kubelets are asked without one.
 	CertFile, KeyFile string
 	CAFile            string // the authorities of kubelets; "": their certificates are not verified
 }
@@ -100,15 +102,13 @@ func New(c Config) (*Nodes, error) {
 	if c.Lookup == nil {
 		c.Lookup = net.DefaultResolver.LookupIPAddr
 	}
-	if err := c.Kubelets.check(); err != nil {
-		return nil, err
-	}
 	c.Metrics.fill()
 	n := &Nodes{Config: c}
 	n.transports.of = n
-	var err error
-	n.transports.authorities, err = c.Kubelets.authorities()
-	return n, err
+	if err := n.transports.open(); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // Backend returns who answers requests to a subresource of the core group; nil: nobody here.

@@ -23,12 +23,10 @@ import (
 	"plinth/internal/durable"
 )
 
-// LeafLife is how long a certificate is valid that is no authority's. A leaf is replaced if it expires within
-// renewBefore.
+// LeafLife is how long a certificate is valid that is no authority's.
 const (
 	LeafLife      = 365 * 24 * time.Hour
 	authorityLife = 10 * 365 * 24 * time.Hour
-	renewBefore   = 30 * 24 * time.Hour
 	clockSkew     = 5 * time.Minute
 )
 
@@ -68,6 +66,18 @@ func Given(authority Pair, dir string, now time.Time) (*Authority, error) {
 		return nil, fmt.Errorf("the given certificate authority: %w", err)
 	}
 	return a, nil
+}
+
+// At returns the same authority at another time, by which it dates and judges certificates.
+func (a *Authority) At(now time.Time) *Authority {
+	later := *a
+	later.now = now
+	return &later
+}
+
+// Due says that a certificate is to be renewed: less than a third of its life is left.
+func Due(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/3
 }
 
 // Beside opens the authority of this name in a folder of the directory of a, or creates one there. Neither believes
@@ -194,7 +204,7 @@ func (a *Authority) make(key *ecdsa.PrivateKey) (Pair, error) {
 	return made, a.write("ca", made)
 }
 
-// Leaf reads the certificate of this name. It signs a new one if none exists, or if the old one expires soon, was
+// Leaf reads the certificate of this name. It signs a new one if none exists, or if the old one is due, was
 // signed by another authority, has another subject, or lacks one of the hosts. Without hosts it is a client
 // certificate.
 func (a *Authority) Leaf(name string, subject pkix.Name, hosts []string) (Pair, error) {
@@ -231,7 +241,7 @@ func (a *Authority) serves(old Pair, subject pkix.Name, hosts []string) bool {
 		return false
 	}
 	leaf := loaded.Leaf
-	if a.now.Add(renewBefore).After(leaf.NotAfter) || leaf.CheckSignatureFrom(a.Certificate) != nil ||
+	if Due(leaf, a.now) || leaf.CheckSignatureFrom(a.Certificate) != nil ||
 		leaf.Subject.CommonName != subject.CommonName || !slices.Equal(leaf.Subject.Organization, subject.Organization) {
 		return false
 	}

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"plinth/internal/auth/externaljwt"
 	"plinth/internal/auth/serviceaccount"
+	"plinth/internal/configfile"
 	"plinth/internal/features"
 	"plinth/internal/metrics"
 )
@@ -53,7 +55,7 @@ func (c *Config) validateSigner(refuse func(format string, args ...any)) {
 
 // accountKeys connects to the external signer, or reads the keys of service account tokens; on the first start it
 // generates them.
-func (c *Config) accountKeys(ctx context.Context) (*accountKeys, error) {
+func (c *Config) accountKeys(ctx context.Context, files *configfile.Files) (*accountKeys, error) {
 	if socket := c.ServiceAccounts.SigningEndpoint; socket != "" {
 		counts := metrics.NewSigner()
 		signer, err := externaljwt.Open(ctx, socket, counts.Hooks(), c.Logger)
@@ -67,33 +69,53 @@ func (c *Config) accountKeys(ctx context.Context) (*accountKeys, error) {
 		}
 		return k, nil
 	}
-	static, err := c.staticKeys()
+	static, err := c.staticKeys(files)
 	return &accountKeys{Keys: static, static: static}, err
 }
 
-// staticKeys reads the keys, or generates one on the first start.
-func (c *Config) staticKeys() (*serviceaccount.StaticKeys, error) {
+// staticKeys reads the keys, or generates one on the first start. Those in files are read again when they change.
+func (c *Config) staticKeys(files *configfile.Files) (*serviceaccount.StaticKeys, error) {
 	s := &c.ServiceAccounts
-	var private crypto.Signer
-	var public []crypto.PublicKey
-	var err error
-	switch {
-	case s.SigningKeyFile != "":
-		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
-	case len(s.KeyFiles) == 0:
-		if private, err = serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
+	if s.SigningKeyFile == "" && len(s.KeyFiles) == 0 {
+		private, err := serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger)
+		if err != nil {
 			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
 		}
+		return serviceaccount.NewStaticKeys([]crypto.PublicKey{private.Public()}, private)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+	names, flag := s.KeyFiles, "--service-account-key-file"
+	if s.SigningKeyFile != "" { // the last one
+		names, flag = append(slices.Clip(names), s.SigningKeyFile), "--service-account-signing-key-file"
 	}
-	for _, file := range s.KeyFiles {
-		keys, err := serviceaccount.ReadPublicKeys(file)
+	var keys *serviceaccount.StaticKeys
+	return keys, files.Use(flag, names, func(texts [][]byte) error {
+		next, err := s.keys(texts)
 		if err != nil {
-			return nil, fmt.Errorf("--service-account-key-file: %w", err)
+			return err
 		}
-		public = append(public, keys...)
+		if keys == nil {
+			keys = next
+		}
+		keys.Become(next)
+		return nil
+	})
+}
+
+// keys are those in the texts of KeyFiles and of SigningKeyFile, the last one, if it is set.
+func (s *ServiceAccounts) keys(texts [][]byte) (_ *serviceaccount.StaticKeys, err error) {
+	var private crypto.Signer
+	if s.SigningKeyFile != "" {
+		if private, err = serviceaccount.PrivateKey(s.SigningKeyFile, texts[len(texts)-1]); err != nil {
+			return nil, err
+		}
+	}
+	var public []crypto.PublicKey
+	for i, file := range s.KeyFiles {
+		some, err := serviceaccount.PublicKeys(file, texts[i])
+		if err != nil {
+			return nil, err
+		}
+		public = append(public, some...)
 	}
 	if len(s.KeyFiles) == 0 {
 		public = append(public, private.Public())

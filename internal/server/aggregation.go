@@ -2,12 +2,13 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"strings"
-	"sync"
+	"sync/atomic"
+	"time"
 
+	"plinth/internal/expiry"
 	"plinth/internal/initial"
 	"plinth/internal/pki"
 )
@@ -27,66 +28,78 @@ type Aggregation struct {
 // frontProxy is by what other API servers believe this server who the user of a request is.
 type frontProxy struct {
 	initial.FrontProxy
-	files       [2]string // the client certificate and its key; "": it is in memory
-	mu          sync.Mutex
-	certificate *tls.Certificate // as it was read last; nil: there is none
+	authority   []byte         // its own, as PEM, which signs; nil: that of --requestheader-client-ca-file, or none
+	signs       *pki.Authority // made the certificate, and renews it; nil: it is from files, or there is none
+	expiry      *expiry.Certificates
+	certificate atomic.Pointer[tls.Certificate] // nil: there is none
 }
 
-// openFrontProxy reads the certificates for forwarding, or makes them beside those of an authority: another authority
-// and a client certificate, since who has such a certificate can act as everybody.
-func (c *Config) openFrontProxy(beside *pki.Authority) (f *frontProxy, err error) {
-	f = &frontProxy{files: [2]string{c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile}}
+// ownProxy is the name of the certificate that a server makes for itself.
+const ownProxy = "front-proxy-client"
+
+// openFrontProxy reads the certificates for forwarding, or makes them beside those of a server: another authority and a
+// client certificate, since who has such a certificate can act as everybody.
+func (c *Config) openFrontProxy(beside *certificates) (f *frontProxy, err error) {
+	f = &frontProxy{expiry: &beside.expiry}
 	if c.FrontProxy.CAFile != "" {
 		f.Names, f.Users, f.UIDs = c.FrontProxy.AllowedNames, c.FrontProxy.UserHeaders, c.FrontProxy.UIDHeaders
 		f.Groups, f.Extra = c.FrontProxy.GroupHeaders, c.FrontProxy.ExtraPrefixes
-		if f.Authority, err = readAuthorities(c.FrontProxy.CAFile); err != nil {
-			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
-		}
 	}
+	certFile, keyFile := c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile
 	switch {
-	case f.files[0] != "":
-		_, err = f.client()
-		return f, err
-	case !c.Aggregation.OwnAuthority || f.Authority != nil:
+	case certFile != "":
+		return f, beside.files.Use("--proxy-client-cert-file", []string{certFile, keyFile}, func(texts [][]byte) error {
+			return f.use(texts[0], texts[1], certFile)
+		})
+	case !c.Aggregation.OwnAuthority || c.FrontProxy.CAFile != "":
 		return f, nil
 	}
-	own, err := beside.Beside("front-proxy", "plinth-front-proxy-ca")
-	if err != nil {
+	if f.signs, err = beside.pki.Beside("front-proxy", "plinth-front-proxy-ca"); err != nil {
 		return nil, fmt.Errorf("forwarded requests: %w", err)
 	}
-	const name = "front-proxy-client"
-	leaf, err := own.Leaf(name, pkix.Name{CommonName: name}, nil)
-	if err != nil {
-		return f, err
-	}
-	loaded, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
-	if err != nil {
-		return f, err
-	}
-	f.certificate, f.Authority, f.Names = &loaded, own.PEM, []string{name}
+	f.expiry.Set("front-proxy-ca", "", f.signs.PEM)
+	f.authority, f.Names = f.signs.PEM, []string{ownProxy}
 	f.Users, f.UIDs = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
 	f.Groups, f.Extra = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
-	return f, nil
+	return f, f.sign(f.signs)
 }
 
-// client returns the client certificate. It is read again for each connection, so that a renewed one is used without
-// a restart; one that cannot be read leaves the one before in use.
+// use has f use a pair, which is from a file or, "", in memory.
+func (f *frontProxy) use(cert, key []byte, file string) error {
+	loaded, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	f.expiry.Set(ownProxy, file, cert)
+	f.certificate.Store(&loaded)
+	return nil
+}
+
+// own is the certificate that f renews itself; nil: there is none.
+func (f *frontProxy) own() *x509.Certificate {
+	if f.signs == nil {
+		return nil
+	}
+	return f.certificate.Load().Leaf
+}
+
+// issue makes the certificate anew.
+func (f *frontProxy) issue(now time.Time) error { return f.sign(f.signs.At(now)) }
+
+func (f *frontProxy) sign(by *pki.Authority) error {
+	leaf, err := by.Leaf(ownProxy, pkix.Name{CommonName: ownProxy}, nil)
+	if err != nil {
+		return err
+	}
+	return f.use(leaf.Cert, leaf.Key, "")
+}
+
+// client returns the client certificate for a connection.
 func (f *frontProxy) client() (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.files[0] != "" {
-		loaded, err := tls.LoadX509KeyPair(f.files[0], f.files[1])
-		if err != nil && f.certificate == nil {
-			return nil, fmt.Errorf("--proxy-client-cert-file: %w", err)
-		}
-		if err == nil {
-			f.certificate = &loaded
-		}
+	if c := f.certificate.Load(); c != nil {
+		return c, nil
 	}
-	if f.certificate == nil {
-		return &tls.Certificate{}, nil // no certificate is sent
-	}
-	return f.certificate, nil
+	return &tls.Certificate{}, nil // no certificate is sent
 }
 
 // validateAggregation refuses a certificate without its key.
@@ -94,19 +107,4 @@ func (c *Config) validateAggregation(refuse func(format string, args ...any)) {
 	if (c.Aggregation.ClientCertFile == "") != (c.Aggregation.ClientKeyFile == "") {
 		refuse("--proxy-client-cert-file and --proxy-client-key-file go together")
 	}
-}
-
-// readAuthorities returns the certificates of a file, as PEM without anything else.
-func readAuthorities(file string) ([]byte, error) {
-	var b strings.Builder
-	ders := certificatesIn(file)
-	if len(ders) == 0 {
-		return nil, fmt.Errorf("%s has no certificates", file)
-	}
-	for _, der := range ders {
-		if err := pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
-			return nil, err
-		}
-	}
-	return []byte(b.String()), nil
 }

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -85,35 +83,36 @@ func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
 	}
 }
 
-// open reads the authorities; it returns nil if no proxy is trusted. If one of them also signs client certificates,
-// AllowedNames is required: otherwise every client could set the headers and act as another user.
-func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.FrontProxy, error) {
-	if p.CAFile == "" {
-		return nil, nil
+// separate refuses authorities of proxies that also sign client certificates, unless AllowedNames says which
+// certificates are a proxy's: otherwise every client could set the headers and act as another user.
+func (p *FrontProxy) separate(clients, proxies []byte) error {
+	if len(p.AllowedNames) > 0 {
+		return nil
 	}
-	pool := x509.NewCertPool()
-	if _, err := appendAuthorities(pool, "--requestheader-client-ca-file", p.CAFile); err != nil {
-		return nil, err
+	own := certificatesIn(clients)
+	if slices.ContainsFunc(certificatesIn(proxies), func(der []byte) bool {
+		return slices.ContainsFunc(own, func(other []byte) bool { return slices.Equal(der, other) })
+	}) {
+		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
+			"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
+			"proxy headers for arbitrary users")
 	}
-	if len(p.AllowedNames) == 0 {
-		own := append(certificatesIn(clientFile), clients.Raw)
-		if slices.ContainsFunc(certificatesIn(p.CAFile), func(der []byte) bool {
-			return slices.ContainsFunc(own, func(other []byte) bool { return slices.Equal(der, other) })
-		}) {
-			return nil, errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
-				"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
-				"proxy headers for arbitrary users")
-		}
-	}
-	return &auth.FrontProxy{
-		Authorities: pool, AllowedNames: p.AllowedNames, UserHeaders: p.UserHeaders, UIDHeaders: p.UIDHeaders,
-		GroupHeaders: p.GroupHeaders, ExtraPrefixes: p.ExtraPrefixes,
-	}, nil
+	return nil
 }
 
-// certificatesIn returns the certificates of a PEM file, as DER; none if the file cannot be read.
-func certificatesIn(file string) (ders [][]byte) {
-	text, _ := os.ReadFile(file)
+// open returns whom a request may name its user; nil if no proxy is trusted.
+func (p *FrontProxy) open(authorities *auth.Authorities) *auth.FrontProxy {
+	if p.CAFile == "" {
+		return nil
+	}
+	return &auth.FrontProxy{
+		Authorities: authorities, AllowedNames: p.AllowedNames, UserHeaders: p.UserHeaders, UIDHeaders: p.UIDHeaders,
+		GroupHeaders: p.GroupHeaders, ExtraPrefixes: p.ExtraPrefixes,
+	}
+}
+
+// certificatesIn returns the certificates in PEM, as DER.
+func certificatesIn(text []byte) (ders [][]byte) {
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -169,7 +168,7 @@ func (c *Config) audiences() []string {
 }
 
 // authentication returns who authenticates requests besides the objects of the plane: what is asked before these, and
-// the tokens that are asked about after them. It completes the authorities whose certificates a handshake requests.
+// the tokens that are asked about after them.
 func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err error) {
 	c := &s.config
 	first = auth.Config{Audiences: c.audiences(), Now: s.clock}
@@ -178,8 +177,17 @@ func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err e
 		first.Tokens = append(first.Tokens, auth.Agnostic(auth.StaticToken(c.AdministratorToken, admin), first.Audiences))
 	}
 	if c.TokenAuthFile != "" {
-		static, err := auth.ReadTokens(c.TokenAuthFile)
-		if err != nil {
+		static := &auth.TokenFile{}
+		if err := s.files.Use("--token-auth-file", []string{c.TokenAuthFile}, func(texts [][]byte) error {
+			none, err := static.Take(texts[0])
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.TokenAuthFile, err)
+			}
+			if none {
+				c.Logger.Warn("--token-auth-file has no tokens", "file", c.TokenAuthFile)
+			}
+			return nil
+		}); err != nil {
 			return first, nil, err
 		}
 		first.Tokens = append(first.Tokens, auth.Agnostic(static, first.Audiences))
@@ -198,14 +206,7 @@ func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err e
 	if hook != nil { // last, because it costs the most
 		later = append(later, hook)
 	}
-	if first.Proxy, err = c.FrontProxy.open(s.certificates.pki.Certificate, c.ClientCAFile); err != nil {
-		return first, nil, err
-	}
-	serving := s.certificates.tls
-	first.Clients = serving.ClientCAs
-	if first.Proxy != nil { // the handshake requests certificates of its authority, too, but only the proxy's are accepted
-		serving.ClientCAs = first.Clients.Clone()
-		_, err = appendAuthorities(serving.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile)
-	}
-	return first, later, err
+	first.Clients, first.Used = s.certificates.clients, s.certificates.used
+	first.Proxy = c.FrontProxy.open(s.certificates.proxies)
+	return first, later, nil
 }

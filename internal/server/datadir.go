@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,18 +115,28 @@ func (c *Config) warnOfKeys() {
 // entry is the administrator's entry of a kubeconfig, for a server at a URL.
 func (s *Server) entry(url string) *kubeconfig.Entry {
 	name := cmp.Or(s.config.ContextName, DefaultContext)
-	return &kubeconfig.Entry{Name: name, User: name + "-admin", Server: url, Authority: s.certificates.authority,
-		Cert: s.certificates.admin.Cert, Key: s.certificates.admin.Key, Use: s.config.SetCurrentContext}
+	authority, admin := s.certificates.administrator()
+	return &kubeconfig.Entry{Name: name, User: name + "-admin", Server: url, Authority: authority,
+		Cert: admin.Cert, Key: admin.Key, Use: s.config.SetCurrentContext}
 }
 
 // externalURL is the URL in the kubeconfig: it has the host of --external-hostname, for which the certificate is valid.
 func (s *Server) externalURL() string {
-	host := s.config.ExternalHostname
+	host := s.config.externalHost()
 	if host == "" {
 		return s.URL()
 	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.port()))
+}
+
+// externalHost is the host in --external-hostname, without a port; "" if there is none, or if it cannot be that of a URL.
+func (c *Config) externalHost() string {
+	host := c.ExternalHostname
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.port()))
+	if u, err := url.Parse("https://" + net.JoinHostPort(host, "443")); host == "" || err != nil || u.Hostname() != host {
+		return ""
+	}
+	return host
 }

@@ -17,7 +17,7 @@ func (c *Config) locate(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
 	defer cancel()
-	config, err := c.Etcd.TLS()
+	config, err := c.Etcd.TLS(nil)
 	if err != nil {
 		return err
 	}

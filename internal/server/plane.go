@@ -69,15 +69,15 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	s.counts.show(forwarded.Collectors()...)
 	s.counts.aggregation = metrics.NewAggregation()
 	p.Issued, p.Unavailable = issued.Issued, s.counts.aggregation.Unavailable
-	p.Nodes = nodes.Config{Kubelets: c.Kubelets, BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
-	p.Aggregation = aggregation.Config{Certificate: s.frontProxy.client, FollowRedirects: !c.Aggregation.RejectRedirects}
+	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files, BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
+	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client, FollowRedirects: !c.Aggregation.RejectRedirects}
 	p.HTTP, err = s.httpConfig()
 	return p, err
 }
 
 // self is what the objects of the plane say of this server.
 func (s *Server) self() initial.Self {
-	self := initial.Self{Port: s.port(), Clients: s.certificates.clients, FrontProxy: s.frontProxy.FrontProxy}
+	self := initial.Self{Port: s.port(), Trusted: s.certificates.trusted, FrontProxy: s.certificates.front.FrontProxy}
 	if s.config.EndpointReconciler != "none" {
 		self.Endpoint = s.reachable()
 	}
@@ -87,7 +87,7 @@ func (s *Server) self() initial.Self {
 // accounts opens the keys of service accounts.
 func (s *Server) accounts(ctx context.Context) (a plane.Accounts, err error) {
 	c := &s.config
-	if s.accountKeys, err = c.accountKeys(ctx); err != nil {
+	if s.accountKeys, err = c.accountKeys(ctx, s.files); err != nil {
 		return a, err
 	}
 	s.follow = append(s.follow, s.accountKeys.follow)
@@ -122,7 +122,7 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 		return nil, err
 	}
 	to := storage.Config{
-		NoSync: c.noSync, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
+		NoSync: c.noSync, Files: s.files, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
 		HistoryBytes: c.WatchHistoryBytes, Log: c.Log, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort,
 		Registry: types, Define: define, Logger: c.Logger, Now: c.Now,
 	}

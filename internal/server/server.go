@@ -21,8 +21,10 @@ import (
 
 	"plinth/internal/audit"
 	"plinth/internal/auth"
+	"plinth/internal/configfile"
 	"plinth/internal/datadir"
 	"plinth/internal/features"
+	"plinth/internal/metrics"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
 	"plinth/internal/plane"
@@ -40,7 +42,7 @@ type Server struct {
 	plane        *plane.Plane
 	certificates *certificates
 	accountKeys  *accountKeys
-	frontProxy   *frontProxy
+	files        *configfile.Files
 	audit        *audit.Auditor // nil if auditing is off
 	counts       counts
 	peers        *peers.Config
@@ -133,12 +135,14 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 // known what the server says of itself.
 func (s *Server) openPort(ctx context.Context) (err error) {
 	c := &s.config
-	if s.certificates, err = c.openCertificates(s.clock()); err != nil {
+	s.files = &configfile.Files{Logger: c.Logger}
+	if s.certificates, err = c.openCertificates(s.clock(), s.files); err != nil {
 		return err
 	}
-	if s.frontProxy, err = c.openFrontProxy(s.certificates.pki); err != nil {
-		return err
-	}
+	counts := metrics.NewCare(&s.certificates.expiry)
+	s.files.Reloaded, s.certificates.used = counts.Reloaded, counts.Used
+	s.counts.show(counts.Collectors()...)
+	s.follow = append(s.follow, s.care)
 	if s.listener = c.Listener; s.listener == nil {
 		s.listener, err = c.listen(ctx)
 	}
@@ -200,7 +204,7 @@ func (s *Server) accept() {
 	s.failed = make(chan error, 1)
 	s.http = &http.Server{
 		Handler:           s.plane.Handler(),
-		TLSConfig:         s.certificates.tls,
+		TLSConfig:         s.certificates.listener(),
 		ConnContext:       auth.Remember,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
@@ -263,7 +267,7 @@ func (s *Server) address() (*net.TCPAddr, bool) {
 // Administrator returns what the administrator's kubeconfig has: the authority by which clients verify the server, as
 // PEM, and the client certificate.
 func (s *Server) Administrator() (authority []byte, certificate pki.Pair) {
-	return s.certificates.authority, s.certificates.admin
+	return s.certificates.administrator()
 }
 
 // DropDocuments drops the documents of discovery and OpenAPI that clients have requested. A server does so only when it

@@ -13,10 +13,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/internal/configfile"
 	"plinth/internal/durable"
+	"plinth/internal/expiry"
 	"plinth/internal/pki"
 )
 
@@ -26,25 +31,43 @@ const ownAuthority = "plinth-ca"
 // administrator is the user of the kubeconfig that the server writes.
 const administrator = "plinth-admin"
 
-// certificates are those of a server, and those that it believes.
+// certificates are those of a server, and those that it believes. Handshakes use them as they are at that time: they are
+// renewed, and read again, while the server runs.
 type certificates struct {
-	pki       *pki.Authority    // the server's own authority
+	config *Config
+	pki    *pki.Authority // the server's own authority
+	files  *configfile.Files
+	expiry expiry.Certificates
+	front  *frontProxy
+	base   *tls.Config                // what a handshake needs besides certificates
+	now    atomic.Pointer[tls.Config] // base with certificates, made by publish
+	// clients and proxies are the authorities of client certificates and of front proxies.
+	clients, proxies *auth.Authorities
+	used             func(left time.Duration) // is told of the certificates of clients
+
+	// What follows is written by one goroutine, under mu: the one that starts the server, and then that of follow.
+	mu        sync.Mutex
 	authority []byte            // by which clients verify this server, as PEM; written to kubeconfigs
-	clients   []byte            // the authorities that sign client certificates, as PEM
-	tls       *tls.Config       // of the listener
-	own       *x509.Certificate // the server's certificate, if its own authority signed it
+	serving   *tls.Certificate  // for clients that send no name of named
+	own       *x509.Certificate // serving, if the server's own authority signed it and the server renews it
 	admin     pki.Pair          // the administrator's client certificate
+	named     []namedPair
+	// The authorities of clients and of proxies, as PEM; proxies are nil without any.
+	clientPEM, proxyPEM []byte
 }
 
 // openCertificates opens the server's own authority, collects those of clients, and makes the certificates of the
-// server and of its administrator where they are missing.
-func (c *Config) openCertificates(now time.Time) (*certificates, error) {
-	k := &certificates{}
+// server and of its administrator where they are missing. What is from files is read again when they change.
+func (c *Config) openCertificates(now time.Time, files *configfile.Files) (*certificates, error) {
+	k := &certificates{config: c, files: files, clients: auth.NewAuthorities(), proxies: auth.NewAuthorities()}
 	var err error
-	if k.tls, err = c.tls(); err != nil {
+	if k.base, err = c.tls(); err != nil {
 		return nil, err
 	}
-	c.warnOfSuites(k.tls.CipherSuites)
+	c.warnOfSuites(k.base.CipherSuites)
+	if c.ExternalHostname != "" && c.externalHost() == "" {
+		c.Logger.Error("--external-hostname is no host: no certificate and no kubeconfig has it", "host", c.ExternalHostname)
+	}
 	if dir := c.inDataDir("pki"); c.Authority.Cert != nil {
 		k.pki, err = pki.Given(c.Authority, dir, now)
 	} else {
@@ -53,48 +76,159 @@ func (c *Config) openCertificates(now time.Time) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.tls.ClientCAs = x509.NewCertPool()
-	k.tls.ClientCAs.AddCert(k.pki.Certificate)
-	k.clients = k.pki.PEM
-	if c.ClientCAFile != "" {
-		text, err := appendAuthorities(k.tls.ClientCAs, "--client-ca-file", c.ClientCAFile)
-		if err != nil {
+	k.expiry.Set("own-ca", "", k.pki.PEM)
+	for _, open := range []func() error{k.openClients, k.openProxies, k.openServing, k.openNamed} {
+		if err := open(); err != nil {
 			return nil, err
 		}
-		k.clients = slices.Concat(k.clients, text)
 	}
-	serving, err := k.serving(c)
-	if err != nil {
+	if k.front, err = c.openFrontProxy(k); err != nil {
 		return nil, err
 	}
-	k.tls.Certificates = []tls.Certificate{serving}
-	if len(c.TLSNamed) > 0 { // otherwise GetCertificate is not called for clients that send no name
-		k.tls.Certificates = nil
-		if k.tls.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
-			return nil, err
+	k.publish()
+	return k, k.issueAdmin(now)
+}
+
+// listener is the TLS configuration of the port.
+func (k *certificates) listener() *tls.Config {
+	return &tls.Config{NextProtos: k.base.NextProtos, MinVersion: k.base.MinVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.now.Load(), nil }}
+}
+
+// publish has later handshakes use the certificates as they are.
+func (k *certificates) publish() {
+	next := k.base.Clone()
+	next.ClientCAs = x509.NewCertPool() // those of proxies, too, but of these only a proxy is accepted
+	next.ClientCAs.AppendCertsFromPEM(k.clientPEM)
+	next.ClientCAs.AppendCertsFromPEM(k.proxyPEM)
+	if len(k.named) == 0 {
+		next.Certificates = []tls.Certificate{*k.serving}
+	} else { // with Certificates, GetCertificate is not called for clients that send no name
+		next.GetCertificate = byName(k.named, k.serving)
+	}
+	k.now.Store(next)
+}
+
+// change changes the certificates and has handshakes use them.
+func (k *certificates) change(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+	if k.now.Load() != nil { // else the server starts, and publishes when it has all
+		k.publish()
+	}
+}
+
+// trust replaces the authorities of clients and of proxies.
+func (k *certificates) trust(clients, proxies []byte) error {
+	if err := k.config.FrontProxy.separate(clients, proxies); err != nil {
+		return err
+	}
+	believed, err := expiry.Parse(clients)
+	if err != nil {
+		return err
+	}
+	var proxy []*x509.Certificate
+	if proxies != nil {
+		if proxy, err = expiry.Parse(proxies); err != nil {
+			return err
 		}
 	}
-	k.admin, err = k.pki.Leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
-	return k, err
+	k.change(func() { k.clientPEM, k.proxyPEM = clients, proxies })
+	k.clients.Set(believed)
+	k.proxies.Set(proxy)
+	return nil
 }
 
-// expired returns an error after the server's own certificate has expired. A restart creates a new one.
-func (k *certificates) expired(now time.Time) error {
-	if k.own == nil || now.Before(k.own.NotAfter) {
+// openClients reads the authorities of client certificates besides the server's own.
+func (k *certificates) openClients() error {
+	file := k.config.ClientCAFile
+	if file == "" {
+		return k.trust(k.pki.PEM, nil)
+	}
+	return k.files.Use("--client-ca-file", []string{file}, func(texts [][]byte) error {
+		if _, err := expiry.Parse(texts[0]); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		k.expiry.Set("client-ca", file, texts[0])
+		return k.trust(slices.Concat(k.pki.PEM, texts[0]), k.proxyPEM)
+	})
+}
+
+// openProxies reads the authorities of front proxies.
+func (k *certificates) openProxies() error {
+	file := k.config.FrontProxy.CAFile
+	if file == "" {
 		return nil
 	}
-	return fmt.Errorf("the server's own certificate has expired at %s", k.own.NotAfter.UTC().Format(time.RFC3339))
+	return k.files.Use("--requestheader-client-ca-file", []string{file}, func(texts [][]byte) error {
+		if _, err := expiry.Parse(texts[0]); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		k.expiry.Set("requestheader-client-ca", file, texts[0])
+		return k.trust(k.clientPEM, texts[0])
+	})
 }
 
-// appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
-func appendAuthorities(to *x509.CertPool, flag, file string) (text []byte, err error) {
-	if text, err = os.ReadFile(file); err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+// trusted are the authorities of clients and of proxies, as PEM.
+func (k *certificates) trusted() (clients, proxies []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.proxyPEM == nil {
+		return k.clientPEM, k.front.authority
 	}
-	if !to.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: no certificate in %s", flag, file)
+	return k.clientPEM, k.proxyPEM
+}
+
+// administrator is what a kubeconfig of the administrator has.
+func (k *certificates) administrator() (authority []byte, admin pki.Pair) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.authority, k.admin
+}
+
+// issueAdmin reads or makes the administrator's certificate.
+func (k *certificates) issueAdmin(now time.Time) error {
+	admin, err := k.pki.At(now).Leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}},
+		nil)
+	if err != nil {
+		return err
 	}
-	return text, nil
+	k.expiry.Set("administrator", "", admin.Cert)
+	k.change(func() { k.admin = admin })
+	return nil
+}
+
+// renew replaces the certificates that the server has made itself and that are due. It returns whether one was.
+func (k *certificates) renew(now time.Time) (renewed bool, err error) {
+	due := func(use string, c *x509.Certificate, issue func(time.Time) error) {
+		if c == nil || !pki.Due(c, now) {
+			return
+		}
+		if failed := issue(now); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", use, failed))
+			return
+		}
+		renewed = true
+		k.config.Logger.Info("a certificate was renewed", "use", use)
+	}
+	due("serving", k.own, k.issueServing)
+	if admin, failed := expiry.Parse(k.admin.Cert); failed == nil {
+		due("administrator", admin[0], k.issueAdmin)
+	}
+	due("front-proxy-client", k.front.own(), k.front.issue)
+	return renewed, err
+}
+
+// expired returns an error after the server's own certificate has expired, which is renewed long before.
+func (k *certificates) expired(now time.Time) error {
+	k.mu.Lock()
+	own := k.own
+	k.mu.Unlock()
+	if own == nil || now.Before(own.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the server's own certificate has expired at %s", own.NotAfter.UTC().Format(time.RFC3339))
 }
 
 var tlsVersions = map[string]uint16{
@@ -159,34 +293,46 @@ func (c *Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// serving returns the server's certificate, and sets the authority by which clients verify it: the server's own, or the
+// openServing reads or makes the server's certificate. Clients verify it by the server's own authority, or by the
 // configured certificate file, which may contain its authority.
-func (k *certificates) serving(c *Config) (tls.Certificate, error) {
+func (k *certificates) openServing() error {
+	c := k.config
 	k.authority = k.pki.PEM
-	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
+	certFile, keyFile, flag := c.TLSCertFile, c.TLSKeyFile, "--tls-cert-file and --tls-private-key-file"
 	if certFile == "" && c.CertDir != "" {
-		certFile, keyFile = filepath.Join(c.CertDir, "apiserver.crt"), filepath.Join(c.CertDir, "apiserver.key")
+		certFile, keyFile = c.pairInCertDir()
+		flag = "--cert-dir"
 		if present, err := both(certFile, keyFile); err != nil {
-			return tls.Certificate{}, fmt.Errorf("--cert-dir: %w", err)
+			return fmt.Errorf("--cert-dir: %w", err)
 		} else if !present {
-			return k.issue(c, certFile, keyFile)
+			if err := k.issueServing(time.Time{}); err != nil {
+				return err
+			}
 		}
 	}
 	if certFile == "" {
-		leaf, err := k.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, c.hosts())
+		return k.issueServing(time.Time{})
+	}
+	return k.files.Use(flag, []string{certFile, keyFile}, func(texts [][]byte) error {
+		given, err := tls.X509KeyPair(texts[0], texts[1])
 		if err != nil {
-			return tls.Certificate{}, err
+			return err
 		}
-		signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
-		k.own = signed.Leaf
-		return signed, err
-	}
-	given, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return given, err
-	}
-	k.authority, err = os.ReadFile(certFile)
-	return given, err
+		k.expiry.Set("serving", certFile, texts[0])
+		k.change(func() {
+			k.serving, k.authority, k.own = &given, texts[0], nil
+			if flag == "--cert-dir" && given.Leaf.CheckSignatureFrom(k.pki.Certificate) == nil {
+				k.own = given.Leaf
+				k.authority = k.pki.PEM
+			}
+		})
+		return nil
+	})
+}
+
+// pairInCertDir are the files of the pair of --cert-dir.
+func (c *Config) pairInCertDir() (certFile, keyFile string) {
+	return filepath.Join(c.CertDir, "apiserver.crt"), filepath.Join(c.CertDir, "apiserver.key")
 }
 
 // both says whether both files of a pair exist. Half a pair is an error, because the missing file is not created alone
@@ -203,22 +349,32 @@ func both(certFile, keyFile string) (bool, error) {
 	return true, nil
 }
 
-// issue creates the pair of --cert-dir. As the reference's, the file holds the certificate and its authority, so that
-// a client can trust the file as an authority.
-func (k *certificates) issue(c *Config, certFile, keyFile string) (tls.Certificate, error) {
-	if err := os.MkdirAll(c.CertDir, 0o755); err != nil {
-		return tls.Certificate{}, err
+// issueServing makes the server's certificate: in --cert-dir, or in the data directory. As the reference's, the file in
+// --cert-dir holds the certificate and its authority, so that a client can trust the file as an authority. Without a time
+// it is that of the start.
+func (k *certificates) issueServing(now time.Time) error {
+	by := k.pki
+	if !now.IsZero() {
+		by = by.At(now)
 	}
-	leaf, err := k.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, c.hosts())
+	leaf, err := by.Leaf("server", pkix.Name{CommonName: "plinth"}, k.config.hosts())
 	if err != nil {
-		return tls.Certificate{}, err
+		return err
 	}
+	signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
+	if err != nil {
+		return err
+	}
+	if k.config.CertDir == "" {
+		k.expiry.Set("serving", "", leaf.Cert)
+		k.change(func() { k.serving, k.own = &signed, signed.Leaf })
+		return nil
+	}
+	// It is used when it is read again, as any other pair.
+	certFile, keyFile := k.config.pairInCertDir()
 	leaf.Cert = append(slices.Clone(leaf.Cert), k.pki.PEM...)
-	if err := errors.Join(durable.WriteFile(durable.FS, keyFile, leaf.Key),
-		durable.WriteFile(durable.FS, certFile, leaf.Cert)); err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(leaf.Cert, leaf.Key)
+	return errors.Join(os.MkdirAll(k.config.CertDir, 0o755), durable.WriteFile(durable.FS, keyFile, leaf.Key),
+		durable.WriteFile(durable.FS, certFile, leaf.Cert))
 }
 
 // hosts are the names and addresses for which the server's own certificate is valid.
@@ -232,8 +388,8 @@ func (c *Config) hosts() []string {
 			hosts = append(hosts, host)
 		}
 	}
-	if c.ExternalHostname != "" {
-		hosts = append(hosts, c.ExternalHostname)
+	if host := c.externalHost(); host != "" {
+		hosts = append(hosts, host)
 	}
 	if name, err := os.Hostname(); err == nil && name != "" {
 		hosts = append(hosts, name)
@@ -241,37 +397,59 @@ func (c *Config) hosts() []string {
 	return hosts
 }
 
-// byName selects a certificate of --tls-sni-cert-key by the server name that the client sends. Names given in the flag
-// take precedence over the names in a certificate, and exact names over wildcards.
-func byName(pairs []string, otherwise *tls.Certificate) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	all := map[string]*tls.Certificate{}
-	var own []*tls.Certificate // certificates for which the flag gives no names
-	for _, text := range pairs {
-		files, names, named := strings.Cut(text, ":")
+// namedPair is a certificate of --tls-sni-cert-key, with the names that the flag gives it; nil: it has its own.
+type namedPair struct {
+	names []string
+	pair  *tls.Certificate
+}
+
+// openNamed reads the certificates of --tls-sni-cert-key.
+func (k *certificates) openNamed() error {
+	k.named = make([]namedPair, len(k.config.TLSNamed))
+	for i, text := range k.config.TLSNamed {
+		files, names, given := strings.Cut(text, ":")
 		certFile, keyFile, ok := strings.Cut(files, ",")
 		if !ok {
-			return nil, fmt.Errorf("--tls-sni-cert-key: %q is neither CERT,KEY nor CERT,KEY:NAME,NAME", text)
+			return fmt.Errorf("--tls-sni-cert-key: %q is neither CERT,KEY nor CERT,KEY:NAME,NAME", text)
 		}
-		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
+		if given {
+			k.named[i].names = strings.Split(names, ",")
 		}
-		if !named {
-			own = append(own, &loaded)
-			continue
-		}
-		for name := range strings.SplitSeq(names, ",") {
-			all[strings.ToLower(strings.TrimSpace(name))] = &loaded
+		if err := k.files.Use("--tls-sni-cert-key", []string{certFile, keyFile}, func(texts [][]byte) error {
+			loaded, err := tls.X509KeyPair(texts[0], texts[1])
+			if err != nil {
+				return err
+			}
+			k.expiry.Set("serving", certFile, texts[0])
+			k.change(func() { k.named[i].pair = &loaded })
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
-	for _, c := range own {
-		names := slices.Clone(c.Leaf.DNSNames)
-		for _, ip := range c.Leaf.IPAddresses {
+	return nil
+}
+
+// byName selects a certificate by the server name that the client sends. Names given in the flag take precedence over
+// the names in a certificate, and exact names over wildcards.
+func byName(named []namedPair, otherwise *tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	all := map[string]*tls.Certificate{}
+	for _, n := range named {
+		for _, name := range n.names {
+			all[strings.ToLower(strings.TrimSpace(name))] = n.pair
+		}
+	}
+	for _, n := range named {
+		if n.names != nil {
+			continue
+		}
+		names := slices.Clone(n.pair.Leaf.DNSNames)
+		for _, ip := range n.pair.Leaf.IPAddresses {
 			names = append(names, ip.String())
 		}
 		for _, name := range names {
 			if name = strings.ToLower(name); all[name] == nil {
-				all[name] = c
+				all[name] = n.pair
 			}
 		}
 	}
@@ -282,5 +460,5 @@ func byName(pairs []string, otherwise *tls.Certificate) (func(*tls.ClientHelloIn
 		}
 		_, domain, _ := strings.Cut(name, ".")
 		return cmp.Or(all[name], all["*."+domain], otherwise), nil
-	}, nil
+	}
 }

@@ -115,7 +115,7 @@ func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, form uint64,
 // types cannot be described without them.
 func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 	e := &c.Etcd
-	tls, err := e.TLS()
+	tls, err := e.TLS(c.Files)
 	if err != nil {
 		return err
 	}

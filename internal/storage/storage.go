@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/admission/quota"
+	"plinth/internal/configfile"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
 	"plinth/internal/metrics"
@@ -30,6 +32,8 @@ type Config struct {
 	Dir    string
 	NoSync bool // no fsync: a power cut may lose objects
 	Etcd   Etcd // with Servers, the objects are there
+	// Files has those of Etcd, and reads them again when they change; nil: they are read once.
+	Files *configfile.Files
 
 	Encryption Encryption
 	KMSv1      bool   // plugins of version 1 are accepted
@@ -102,8 +106,8 @@ func (c *Encryption) Validate(refuse func(format string, args ...any)) {
 }
 
 // TLS is the TLS configuration of connections; nil if no flag configures any: a socket of this host may have TLS, and
-// has it only then.
-func (e *Etcd) TLS() (*tls.Config, error) {
+// has it only then. The client certificate is read again when its files change; as in the reference the authority is not.
+func (e *Etcd) TLS(files *configfile.Files) (*tls.Config, error) {
 	if e.CAFile == "" && e.CertFile == "" {
 		return nil, nil
 	}
@@ -119,11 +123,17 @@ func (e *Etcd) TLS() (*tls.Config, error) {
 		}
 	}
 	if e.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(e.CertFile, e.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-certfile: %w", err)
+		var pair atomic.Pointer[tls.Certificate]
+		if err := files.Use("--etcd-certfile", []string{e.CertFile, e.KeyFile}, func(texts [][]byte) error {
+			loaded, err := tls.X509KeyPair(texts[0], texts[1])
+			if err == nil {
+				pair.Store(&loaded)
+			}
+			return err
+		}); err != nil {
+			return nil, err
 		}
-		config.Certificates = []tls.Certificate{pair}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.Load(), nil }
 	}
 	return config, nil
 }

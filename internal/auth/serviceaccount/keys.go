@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -102,8 +103,11 @@ func Find(ctx context.Context, keys Keys, id string) (found []PublicKey, in *Key
 	return found, in
 }
 
-// StaticKeys are keys that this server has itself. They do not change.
-type StaticKeys struct {
+// StaticKeys are keys that this server has itself, in files or in memory.
+type StaticKeys struct{ current atomic.Pointer[staticKeys] }
+
+// staticKeys are the keys at one time.
+type staticKeys struct {
 	set    *KeySet
 	signer jose.Signer // nil: no tokens can be issued
 }
@@ -119,27 +123,33 @@ func NewStaticKeys(public []crypto.PublicKey, private crypto.Signer) (*StaticKey
 		}
 		keys = append(keys, named)
 	}
-	k := &StaticKeys{set: NewKeySet(keys, time.Time{}, nil)}
-	if private == nil {
-		return k, nil
+	now := &staticKeys{set: NewKeySet(keys, time.Time{}, nil)}
+	if private != nil {
+		var err error
+		if now.signer, err = signer(private); err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	k.signer, err = signer(private)
-	return k, err
+	k := &StaticKeys{}
+	k.current.Store(now)
+	return k, nil
 }
 
+// Become has k be the keys that other is, from then on.
+func (k *StaticKeys) Become(other *StaticKeys) { k.current.Store(other.current.Load()) }
+
 // Signs says whether there is a key to sign with.
-func (k *StaticKeys) Signs() bool { return k.signer != nil }
+func (k *StaticKeys) Signs() bool { return k.current.Load().signer != nil }
 
 // Current implements Keys.
-func (k *StaticKeys) Current() *KeySet { return k.set }
+func (k *StaticKeys) Current() *KeySet { return k.current.Load().set }
 
 // Refresh implements Keys.
 func (k *StaticKeys) Refresh(context.Context) error { return nil }
 
 // Sign implements Keys.
 func (k *StaticKeys) Sign(_ context.Context, claims object.Value) (string, error) {
-	signed, err := k.signer.Sign(object.AppendJSON(nil, claims))
+	signed, err := k.current.Load().signer.Sign(object.AppendJSON(nil, claims))
 	if err != nil {
 		return "", err
 	}
@@ -180,13 +190,9 @@ func algorithm(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("a key of type %T is not supported: use an RSA or ECDSA key", key)
 }
 
-// ReadPublicKeys reads all keys of a PEM file: public ones, the public halves of private ones, and those of
+// PublicKeys are all keys in the text of a PEM file: public ones, the public halves of private ones, and those of
 // certificates.
-func ReadPublicKeys(file string) ([]crypto.PublicKey, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
+func PublicKeys(file string, text []byte) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
 	for {
 		var block *pem.Block
@@ -251,6 +257,11 @@ func ReadPrivateKey(file string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return PrivateKey(file, text)
+}
+
+// PrivateKey is that in the text of a file.
+func PrivateKey(file string, text []byte) (crypto.Signer, error) {
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {

@@ -271,17 +271,23 @@ func TestTokensOfDeletedObjects(t *testing.T) {
 	}
 }
 
+func staticKeysOf(keys ...PublicKey) *StaticKeys {
+	k := &StaticKeys{}
+	k.current.Store(&staticKeys{set: &KeySet{Keys: keys}})
+	return k
+}
+
 // The signature is checked with the keys that have the key ID of the token.
 //
 // SPEC: AUTH-1
 func TestKeyIDs(t *testing.T) {
 	w := newWorld(t)
 	token := w.bound()
-	known := w.keys.set.Keys[0]
+	known := w.keys.Current().Keys[0]
 	another := PublicKey{ID: "another", Key: known.Key}
-	w.verifier.Keys = &StaticKeys{set: &KeySet{Keys: []PublicKey{another}}}
+	w.verifier.Keys = staticKeysOf(another)
 	w.verify("a token whose key ID is not known", token, nil, "invalid signature, no keys found")
-	w.verifier.Keys = &StaticKeys{set: &KeySet{Keys: []PublicKey{another, known}}}
+	w.verifier.Keys = staticKeysOf(another, known)
 	w.verify("a token whose key ID is known", token, nil, "")
 }
 
