@@ -160,7 +160,8 @@ var allowed = map[string][]string{
 		"internal/admission/webhooks", "internal/aggregation", "internal/audit", "internal/auth/externaljwt",
 		"internal/auth/oidc", "internal/auth/serviceaccount", "internal/authz", "internal/discovery",
 		"internal/encryption", "internal/engine", "internal/execution", "internal/expiry", "internal/fairness",
-		"internal/features", "internal/grpcsocket", "internal/httpapi", "internal/nodes", "internal/store", "internal/store/etcd"},
+		"internal/features", "internal/grpcsocket", "internal/httpapi", "internal/nodes", "internal/store",
+		"internal/store/etcd"},
 	"internal/initial": {"object", "internal/access", "internal/aggregation", "internal/apierr", "internal/authz",
 		"internal/controller", "internal/discovery", "internal/endpoints", "internal/engine", "internal/features",
 		"internal/store"},
@@ -183,7 +184,7 @@ var allowed = map[string][]string{
 		"internal/storage", "internal/store", "merge", "object"},
 	"internal/background": {},
 	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir",
-		"internal/etcdstub", "internal/occupant", "internal/plane",
+		"internal/etcdstub", "internal/expiry", "internal/occupant", "internal/plane",
 		"internal/product", "internal/server", "internal/storage", "internal/store", "internal/store/filelog",
 		"internal/systemd", "merge", "object", "schema"},
 

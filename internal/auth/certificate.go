@@ -22,9 +22,9 @@ import (
 // verification is the result of verifying the certificates of a connection.
 //
 // To verify the signatures takes longer than most requests, so the result is kept for the later requests of the
-// connection. A connection may outlive its certificate. The result depends only on the certificates, the authorities and
-// the time, so it holds until one of the certificates begins or ceases to be valid, or the authorities are replaced. (An
-// authority that becomes valid during the connection is noticed only if the client sent its certificate.)
+// connection. A connection may outlive its certificate. The result depends only on the certificates, the authorities
+// and the time, so it holds until one of the certificates begins or ceases to be valid, or the authorities are
+// replaced. (An authority that becomes valid during the connection is noticed only if the client sent its certificate.)
 //
 //	verify(t) = v  ⇒  verify(t') = v for all t ≤ t' < v.until, with the authorities v.by
 type verification struct {

@@ -1,6 +1,6 @@
 // Package configfile reads the configuration files of kube-apiserver, such as an AuthorizationConfiguration, as the
-// reference does: [Decode] decodes YAML or JSON and reports unknown fields; [Watch] reports that a file has changed, and
-// [Files] are those of which parts of a server are made, and made anew when they change.
+// reference does: [Decode] decodes YAML or JSON and reports unknown fields; [Watch] reports that a file has changed,
+// and [Files] are those of which parts of a server are made, and made anew when they change.
 package configfile
 
 import (

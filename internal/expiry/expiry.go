@@ -141,8 +141,8 @@ func (s *Certificates) Warn(logger *slog.Logger, now time.Time) {
 			if state != Expiring {
 				level = slog.LevelError
 			}
-			logger.Log(context.Background(), level, fmt.Sprintf("a certificate %s; %s", says, advice(c)), "use", u.For, "file", u.File,
-				"subject", c.Subject.String(), "days", int(c.NotAfter.Sub(now).Hours()/24))
+			logger.Log(context.Background(), level, fmt.Sprintf("a certificate %s; %s", says, advice(c)), "use", u.For,
+				"file", u.File, "subject", c.Subject.String(), "days", int(c.NotAfter.Sub(now).Hours()/24))
 		}
 	}
 }

@@ -25,7 +25,8 @@ func TestJudge(t *testing.T) {
 		says      string
 	}{
 		{false, 31 * day, Valid, "is valid until 2030-01-01"}, {false, 29 * day, Expiring, "expires on 2030-01-01"},
-		{false, -time.Second, Expired, "expired on 2030-01-01"}, {false, 400 * day, NotYet, "is valid from 2029-01-01T00:00:00Z"},
+		{false, -time.Second, Expired, "expired on 2030-01-01"},
+		{false, 400 * day, NotYet, "is valid from 2029-01-01T00:00:00Z"},
 		{true, 181 * day, Valid, "is valid until 2030-01-01"}, {true, 179 * day, Expiring, "expires on 2030-01-01"},
 	} {
 		is := &x509.Certificate{IsCA: c.authority, NotBefore: end.AddDate(-1, 0, 0), NotAfter: end}

@@ -129,7 +129,7 @@ func (s *Server) externalURL() string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.port()))
 }
 
-// externalHost is the host in --external-hostname, without a port; "" if there is none, or if it cannot be that of a URL.
+// externalHost is the host in --external-hostname, without a port; "" if there is none, or if no URL can have it.
 func (c *Config) externalHost() string {
 	host := c.ExternalHostname
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -69,8 +69,10 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	s.counts.show(forwarded.Collectors()...)
 	s.counts.aggregation = metrics.NewAggregation()
 	p.Issued, p.Unavailable = issued.Issued, s.counts.aggregation.Unavailable
-	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files, BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
-	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client, FollowRedirects: !c.Aggregation.RejectRedirects}
+	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files,
+		BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
+	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client,
+		FollowRedirects: !c.Aggregation.RejectRedirects}
 	p.HTTP, err = s.httpConfig()
 	return p, err
 }
@@ -122,7 +124,8 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 		return nil, err
 	}
 	to := storage.Config{
-		NoSync: c.noSync, Files: s.files, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
+		NoSync: c.noSync, Files: s.files, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1),
+		Identity:     peers.HostIdentity(),
 		HistoryBytes: c.WatchHistoryBytes, Log: c.Log, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort,
 		Registry: types, Define: define, Logger: c.Logger, Now: c.Now,
 	}

@@ -31,8 +31,8 @@ const ownAuthority = "plinth-ca"
 // administrator is the user of the kubeconfig that the server writes.
 const administrator = "plinth-admin"
 
-// certificates are those of a server, and those that it believes. Handshakes use them as they are at that time: they are
-// renewed, and read again, while the server runs.
+// certificates are those of a server, and those that it believes. Handshakes use them as they are at that time: they
+// are renewed, and read again, while the server runs.
 type certificates struct {
 	config *Config
 	pki    *pki.Authority // the server's own authority
@@ -350,8 +350,8 @@ func both(certFile, keyFile string) (bool, error) {
 }
 
 // issueServing makes the server's certificate: in --cert-dir, or in the data directory. As the reference's, the file in
-// --cert-dir holds the certificate and its authority, so that a client can trust the file as an authority. Without a time
-// it is that of the start.
+// --cert-dir holds the certificate and its authority, so that a client can trust the file as an authority. Without a
+// time it is that of the start.
 func (k *certificates) issueServing(now time.Time) error {
 	by := k.pki
 	if !now.IsZero() {

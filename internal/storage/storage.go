@@ -106,7 +106,8 @@ func (c *Encryption) Validate(refuse func(format string, args ...any)) {
 }
 
 // TLS is the TLS configuration of connections; nil if no flag configures any: a socket of this host may have TLS, and
-// has it only then. The client certificate is read again when its files change; as in the reference the authority is not.
+// has it only then. The client certificate is read again when its files change; as in the reference, the authority is
+// not.
 func (e *Etcd) TLS(files *configfile.Files) (*tls.Config, error) {
 	if e.CAFile == "" && e.CertFile == "" {
 		return nil, nil
