@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -256,7 +255,6 @@ func TestSignals(t *testing.T) {
 		name, args string
 		signal     syscall.Signal
 	}{
-		{"SIGHUP", serve, syscall.SIGHUP},
 		{"SIGTERM", serve, syscall.SIGTERM},
 		{"at the start", "serve --secure-port=0 --etcd-servers=http://" + silent.Addr().String() + " --data-dir=",
 			syscall.SIGTERM},
@@ -289,11 +287,6 @@ func TestSignals(t *testing.T) {
 			}
 			if err := program.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
-			}
-			if c.signal == syscall.SIGHUP && signal.Ignored(syscall.SIGHUP) { // by nohup: then the server ignores it, too
-				if err := program.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
 			}
 			rest, _ := io.ReadAll(out)
 			if err := program.Wait(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plinth/internal/background"
 	"plinth/internal/plane"
 	"plinth/internal/server"
 	"plinth/internal/systemd"
@@ -69,7 +71,7 @@ func serve(program string, args []string, out io.Writer) error {
 
 // serve runs a server with these settings until it is interrupted.
 func (s *settings) serve(program string, out io.Writer) error {
-	ctx := untilSignal(s.Logger)
+	ctx, hangups := untilSignal(s.Logger)
 	of, err := server.Start(ctx, s.Config)
 	if err != nil && ctx.Err() != nil {
 		// It was told to end while it started, and it did. Another reason why it could not start is worth a line.
@@ -80,6 +82,7 @@ func (s *settings) serve(program string, out io.Writer) error {
 		return err
 	}
 	go giveBackMemory(ctx, of.DropDocuments)
+	go reopen(ctx, hangups, of, s.Logger)
 	if program == kubeAPIServer { // other programs start it, and the text is for people
 		s.Logger.Info("the server is ready", "url", of.URL())
 		out = io.Discard
@@ -88,30 +91,65 @@ func (s *settings) serve(program string, out io.Writer) error {
 	return of.Serve(ctx, out)
 }
 
-// endSignals are the signals that end a server in order. SIGHUP comes when the terminal is closed; a reload, which
-// other programs do then, is not needed: files are read again when they change. With nohup it is ignored.
+// endSignals are the signals that end a program in order. SIGHUP is one when it says that the terminal is closed: not
+// under nohup, nor in a program without a terminal.
 func endSignals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
+	if !signal.Ignored(syscall.SIGHUP) && hasTerminal() {
 		all = append(all, syscall.SIGHUP)
 	}
 	return all
 }
 
+// hasTerminal says whether the program has a terminal whose end would be its own.
+func hasTerminal() bool {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	terminal.Close()
+	return true
+}
+
 // untilSignal returns a context that ends with the first of endSignals, with which the server closes. That may take
 // as long as --shutdown-delay-duration and the requests under way; a second signal ends the process at once, as it does
-// with kube-apiserver.
-func untilSignal(logger *slog.Logger) context.Context {
+// with kube-apiserver. hangups gets SIGHUP, unless that is one of them.
+func untilSignal(logger *slog.Logger) (until context.Context, hangups <-chan os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, endSignals()...)
+	ends := endSignals()
+	signals, others := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(signals, ends...)
+	if !slices.Contains(ends, os.Signal(syscall.SIGHUP)) {
+		signal.Notify(others, syscall.SIGHUP)
+	}
 	go func() {
 		logger.Info("the server was told to end", "signal", (<-signals).String())
 		cancel()
 		<-signals
 		os.Exit(1)
 	}()
-	return ctx
+	return ctx, others
+}
+
+// reopen opens the log files again with each signal of hangups, until ctx ends: that of the audit log, and that of
+// plinth start, to which the program's outputs lead.
+func reopen(ctx context.Context, hangups <-chan os.Signal, of *server.Server, logger *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		err := of.Reopen()
+		if file := os.Getenv(background.LogVariable); file != "" {
+			err = errors.Join(err, background.Redirect(file))
+		}
+		if err != nil {
+			logger.Error("log files were not opened again", "error", err)
+			continue
+		}
+		logger.Info("log files were opened again")
+	}
 }
 
 // configure turns a command line into settings. It returns nil if the command line requests help or the version, which

@@ -709,3 +709,45 @@ func FuzzEvent(f *testing.F) {
 		}
 	})
 }
+
+// After the log file was moved away, as logrotate does, and opened again, events are in the new one. None is lost.
+//
+// SPEC: AUTH-4
+func TestReopen(t *testing.T) {
+	for _, size := range []int{0, 100} {
+		o := options(t)
+		o.Log.MaxSize = size
+		a := auditor(t, o)
+		event := func() {
+			r, _ := a.Begin(asked("i"))
+			r.Answers(200)
+			r.End()
+		}
+		lines := func(file string) int {
+			t.Helper()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return bytes.Count(text, []byte("\n"))
+		}
+		moved := o.Log.Path + ".old"
+		event()
+		each := lines(o.Log.Path)
+		if err := os.Rename(o.Log.Path, moved); err != nil {
+			t.Fatal(err)
+		}
+		event()
+		if err := a.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+		event()
+		closed(t, a)
+		if old, now := lines(moved), lines(o.Log.Path); each == 0 || old != 2*each || now != each {
+			t.Errorf("of %d lines of each event %d are in the old file, %d in the new one", each, old, now)
+		}
+	}
+	if err := (*Auditor)(nil).Reopen(); err != nil {
+		t.Error(err)
+	}
+}

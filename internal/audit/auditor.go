@@ -123,6 +123,23 @@ func (a *Auditor) process(e *event) (ok bool) {
 	return ok
 }
 
+// Reopen opens the log file again, which another program may have moved away. A file that cannot be opened leaves the
+// old one in use. Events are not lost. The nil Auditor has no file.
+func (a *Auditor) Reopen() error {
+	if a == nil {
+		return nil
+	}
+	var errs []error
+	for _, b := range a.sinks {
+		if b.again != nil {
+			if err := b.again(); err != nil {
+				errs = append(errs, fmt.Errorf("audit %s: %w", b.name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Close writes the queued events, until ctx is cancelled. It is called after the last request.
 func (a *Auditor) Close(ctx context.Context) error {
 	if a == nil {

@@ -26,6 +26,7 @@ type sink struct {
 	// write delivers encoded events. It may be called concurrently.
 	write func(ctx context.Context, events [][]byte) error
 	end   func() error    // closes the destination; may be nil
+	again func() error    // opens the destination again; may be nil
 	queue *queue          // nil: write is called at once
 	ctx   context.Context // of writing at once: a request that ends does not lose its event; it ends with the Auditor
 	// lastLogged is the second in which errors were last logged.

@@ -253,9 +253,10 @@ func (s *Server) run(ctx context.Context, l *Launch, lock, log *os.File) error {
 	defer socket.Close()
 	program := exec.Command(l.Program, l.Args...)
 	program.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "WATCHDOG_") || strings.HasPrefix(v, "NOTIFY_SOCKET=")
+		return strings.HasPrefix(v, "WATCHDOG_") || strings.HasPrefix(v, "NOTIFY_SOCKET=") ||
+			strings.HasPrefix(v, LogVariable+"=")
 	})
-	program.Env = append(program.Env, "NOTIFY_SOCKET="+socket.LocalAddr().String())
+	program.Env = append(program.Env, "NOTIFY_SOCKET="+socket.LocalAddr().String(), LogVariable+"="+s.LogFile())
 	program.Stdout, program.Stderr = log, log
 	program.ExtraFiles = []*os.File{lock}
 	detach(program)

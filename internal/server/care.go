@@ -45,6 +45,10 @@ func (s *Server) care(ctx context.Context) {
 	}
 }
 
+// Reopen opens the files again to which the server writes logs, as another program has moved them away. (Files that it
+// reads it reads again by itself.)
+func (s *Server) Reopen() error { return s.audit.Reopen() }
+
 // rewrite has the kubeconfig give the access of next, if it still gives that of the entry before. It returns whether it
 // does: what another program or a person has made of it is theirs.
 func (s *Server) rewrite(ctx context.Context, before, next *kubeconfig.Entry) (bool, error) {
