@@ -39,8 +39,8 @@ func terminal(t *testing.T) (program, screen *os.File) {
 	return program, screen
 }
 
-// SIGHUP ends a server that has a terminal, as it is closed. Without one it has the server open its log files again, the
-// audit log and that of plinth start, and go on.
+// SIGHUP ends a server that has a terminal, as it is closed. Without one it has the server open its log files again,
+// the audit log and that of plinth start, and go on.
 //
 // SPEC: RUN-1, RUN-12
 func TestHangup(t *testing.T) {
