@@ -470,9 +470,6 @@ var Release bool
 
 // Program returns a plinth built from the parent module.
 func Program() (string, error) {
-	if program := os.Getenv("CONFORMANCE_PLINTH"); program != "" {
-		return program, nil
-	}
 	tags := "invariants"
 	if Release {
 		tags = releaseTags
@@ -514,8 +511,12 @@ func Helm() (string, error) {
 	return build("helm", "../tools/helm", "-ldflags", "-s -w", "helm.sh/helm/v4/cmd/helm")
 }
 
-// build runs go build in another module of this repository, once per process.
+// build runs go build in another module of this repository, once per process. CONFORMANCE_PLINTH, CONFORMANCE_KUBECTL
+// and CONFORMANCE_HELM name programs that are there already.
 func build(name, module string, args ...string) (string, error) {
+	if program := os.Getenv("CONFORMANCE_" + strings.ToUpper(name)); program != "" {
+		return program, nil
+	}
 	built.Lock()
 	defer built.Unlock()
 	if program, ok := built.programs[name]; ok {
