@@ -22,7 +22,7 @@ HOMEPAGE :=
 UNLICENSED :=
 PLATFORMS :=
 
-.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
+.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module site links clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,7 @@ check: ## real clients, controllers and etcd, and what is recorded of kube-apise
 	cd tools && go build -o /dev/null ./kubectl
 	cd tools && go test -count=1 ./module # the sources that it copies are none of the inputs that go test knows of
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
+	cd tools/site && go test -count=1 ./... # the pages are none of the inputs that go test knows of; Hugo is built the first time: minutes
 	cd release && go test -count=1 ./... # the sources that it builds are none of the inputs that go test knows of
 	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler and etcd: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
@@ -114,6 +115,12 @@ fuzz-list:
 
 module: ## give the module another path, here and in all that names it: make module MODULE=example.com/plinth
 	cd tools && go run ./module .. "$(MODULE)"
+
+site: ## write the site of all Markdown, with search, to bin/site; open bin/site/index.html
+	cd tools/site && go tool hugo --destination "$(CURDIR)/bin/site" --cleanDestinationDir --noBuildLock --panicOnWarning
+
+links: ## ask the other sites that links lead to whether they have these pages
+	cd tools/site && go test -count=1 -timeout 60m . -run TestExternalLinks -external
 
 clean: ## remove what was built
 	rm -rf bin
