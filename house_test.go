@@ -241,7 +241,8 @@ func TestDependenciesAreDecided(t *testing.T) {
 		named[name[1]] = true
 	}
 	others := map[string]bool{}
-	for _, file := range []string{"conformance/go.mod", "release/go.mod", "tools/go.mod", "tools/helm/go.mod", "tools/site/go.mod"} {
+	for _, file := range []string{"conformance/go.mod", "conformance/monitoring/go.mod", "release/go.mod", "tools/go.mod",
+		"tools/helm/go.mod", "tools/site/go.mod"} {
 		maps.Copy(others, direct(t, file))
 	}
 	maps.DeleteFunc(others, func(name string, _ bool) bool { return rows[name] })

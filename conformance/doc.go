@@ -16,6 +16,7 @@
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd? etcd, services.
 //   - mutants: is a change of the rules noticed by the product's own tests?
+//   - monitoring, a module of its own: are the alerts and the dashboard right, and their metrics served?
 //   - programs builds the programs that some of these tests run.
 //
 // Shared packages are in internal: harness starts the servers, records reads and writes recorded responses, and

@@ -389,3 +389,16 @@ func (s Set) missing() error {
 	}
 	return utilerrors.NewAggregate(wrong)
 }
+
+// stageNames are the names of stages in the reference's metrics.
+var stageNames = [...]string{preAlpha: "PRE-ALPHA", alpha: "ALPHA", beta: "BETA", stable: "", deprecated: "DEPRECATED"}
+
+// Each yields the gates on which code depends in a server that emulates a release: the name, the stage as the
+// reference's metrics name it, and whether the gate is on. Others have no effect, and are neither on nor off.
+func (s Set) Each(v Versions, yield func(name, stage string, on bool)) {
+	for _, g := range used {
+		if stage := g.at(v).stage; stage != preAlpha {
+			yield(g.String(), stageNames[stage], s.On(g))
+		}
+	}
+}

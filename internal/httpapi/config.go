@@ -112,8 +112,15 @@ type Check struct {
 type Metrics struct {
 	// Request is called for every request after its answer.
 	Request func(Observation)
-	// InFlight is called when the number of requests under way changes.
+	// InFlight is called when the number of requests under way changes, other than that of class LongRunning.
 	InFlight func(class Class, delta int)
+	// LongRunning is called when a request of this class is routed, and when it has ended. The Code, Took and Bytes of
+	// the Observation mean nothing.
+	LongRunning func(of Observation, delta int)
+	// Listed is called when a watch has sent its initial events.
+	Listed func(group, version, resource, scope string, took time.Duration)
+	// EventSizes returns what is told the bytes of each event of a watch; nil: nobody is.
+	EventSizes func(group, version, resource string, custom bool) interface{ Observe(bytes float64) }
 	// Authenticated is called with the result of authentication: "success", or "error" for invalid credentials.
 	Authenticated func(result string, user *access.User, took time.Duration)
 	// Authorized is called with the decision of the authorizer: "allowed", "denied", "no-opinion" or "error".
@@ -148,9 +155,11 @@ type Observation struct {
 	DryRun                                bool
 	Code                                  int
 	Class                                 Class
+	Deprecated                            string // the warning that the resource is; "": it is not
 	Took                                  time.Duration
-	Bytes                                 int64 // of the body
-	Rejected                              bool  // by the limit on requests under way
+	Waited                                time.Duration // of Took: for seats, and for webhooks
+	Bytes                                 int64         // of the body
+	Rejected                              bool          // by the limit on requests under way
 }
 
 func (c *Config) validate() error {

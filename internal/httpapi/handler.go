@@ -123,9 +123,7 @@ func (rs *requestState) end() {
 	rs.limit.end()
 	rs.dropBody()
 	rs.forgetWatcher()
-	if rs.counted && rs.h.Metrics.InFlight != nil {
-		rs.h.Metrics.InFlight(rs.class, -1)
-	}
+	rs.countInFlight(-1)
 	if rs.h.Metrics.Request != nil {
 		rs.h.Metrics.Request(rs.observation())
 	}
@@ -227,9 +225,8 @@ func (h *Handler) authenticate(rs *requestState) error {
 // A verb that reads a body takes the slot itself, when the body has arrived (readBody). Clients that send slowly would
 // otherwise hold slots while they send, and a few hundred of them would keep all others out.
 func (h *Handler) limitInFlight(rs *requestState) error {
-	if rs.counted = true; h.Metrics.InFlight != nil {
-		h.Metrics.InFlight(rs.class, 1)
-	}
+	rs.counted = true
+	rs.countInFlight(1)
 	rs.ask()
 	if rs.needsSeats() {
 		rs.classify()
@@ -238,6 +235,24 @@ func (h *Handler) limitInFlight(rs *requestState) error {
 		return nil
 	}
 	return rs.acquire()
+}
+
+// countInFlight counts the request among those that are under way, or ends that.
+func (rs *requestState) countInFlight(delta int) {
+	if observe := rs.h.Metrics.InFlight; rs.counted && observe != nil && rs.class != LongRunning {
+		observe(rs.class, delta)
+	}
+	if delta < 0 && rs.routed {
+		rs.countLongRunning(delta)
+	}
+}
+
+// countLongRunning counts a request that lasts long, from when it is known for which resource it is.
+func (rs *requestState) countLongRunning(delta int) {
+	if observe := rs.h.Metrics.LongRunning; observe != nil && rs.class == LongRunning {
+		rs.routed = delta > 0
+		observe(rs.observation(), delta)
+	}
 }
 
 // acquire takes the slot of the request, or its seats.
@@ -330,5 +345,6 @@ func (h *Handler) answer(rs *requestState) error {
 	if err != nil {
 		return err
 	}
+	rs.countLongRunning(1)
 	return verb(h, rs)
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"plinth/internal/execution"
 )
 
 // limited is a context with a deadline that starts its timer when Done is first called. Few requests ever wait: most
@@ -21,6 +23,15 @@ type limited struct {
 
 	once  sync.Once
 	timed atomic.Pointer[timed] // set by the first call of Done
+	hooks execution.HookTime    // of the request
+}
+
+// Value returns the values of a request, and how long it waits for webhooks.
+func (c *limited) Value(key any) any {
+	if key == execution.HookTimeKey {
+		return &c.hooks
+	}
+	return c.Context.Value(key)
 }
 
 type timed struct {

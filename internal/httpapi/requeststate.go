@@ -40,6 +40,8 @@ type requestState struct {
 	user     access.User
 	asked    access.Attributes // the attributes that are authorized, see ask
 	counted  bool              // in Metrics.InFlight
+	routed   bool              // in Metrics.LongRunning
+	queued   time.Duration     // how long it waited for seats
 	release  func()            // gives the slot back; nil: the request holds none
 	flow     fairness.Class    // with priority and fairness
 	ticket   *fairness.Ticket  // its seats; nil: the request holds none
@@ -157,11 +159,15 @@ func (rs *requestState) observation() Observation {
 	info := &rs.info
 	o := Observation{
 		Verb: rs.reportedVerb(), DryRun: rs.dryRun, Code: rs.code, Class: rs.class, Scope: info.scope(),
-		Took: time.Since(rs.began), Bytes: rs.bytes, Rejected: rs.rejected,
+		Took: time.Since(rs.began), Bytes: rs.bytes, Rejected: rs.rejected, Waited: rs.queued,
+	}
+	if rs.limit != nil {
+		o.Waited += rs.limit.hooks.Total()
 	}
 	// Only names that are served become labels of metrics: clients can send any number of other names.
 	if rs.resource != nil {
 		o.Group, o.Version, o.Resource = info.group, info.version, info.resource
+		o.Deprecated = rs.resource.Deprecated
 		o.Custom = rs.resource.Stored != nil && rs.resource.Stored.Custom
 		if rs.subresource != nil {
 			o.Subresource = info.subresource

@@ -53,7 +53,9 @@ func (rs *requestState) classify() {
 func (rs *requestState) takeSeats() error {
 	t := tickets.Get().(*fairness.Ticket)
 	t.Work = rs.work()
+	began := time.Now()
 	retryAfter := rs.flow.Acquire(rs.ctx, t, &rs.asked, rs.seatsBy())
+	rs.queued = time.Since(began)
 	if retryAfter > 0 {
 		putTicket(t)
 		rs.rejected = true

@@ -339,6 +339,11 @@ func (w *openWatch) write(events []engine.Event, failed object.Value) error {
 	}()
 	var err error
 	total := 0
+	var sizes interface{ Observe(bytes float64) }
+	if of := w.rs.h.Metrics.EventSizes; of != nil && len(events) > 0 {
+		r := w.rs.resource
+		sizes = of(r.Group, r.Version, r.Name, r.Stored.Custom)
+	}
 	for i := range events {
 		if p.Len() > 0 && (w.socket != nil || p.Len()+w.printer.Size(&events[i]) > cap(p.Buf)) {
 			if err := w.send(&p); err != nil {
@@ -347,6 +352,7 @@ func (w *openWatch) write(events []engine.Event, failed object.Value) error {
 			total += p.Len()
 			p.Reset()
 		}
+		before := p.Len()
 		if w.socket != nil { // a message is in one piece
 			p.Buf, err = w.printer.Append(p.Buf, &events[i])
 		} else {
@@ -354,6 +360,9 @@ func (w *openWatch) write(events []engine.Event, failed object.Value) error {
 		}
 		if err != nil {
 			return err
+		}
+		if sizes != nil {
+			sizes.Observe(float64(p.Len() - before))
 		}
 	}
 	if !failed.IsNull() {
@@ -370,7 +379,11 @@ func (w *openWatch) write(events []engine.Event, failed object.Value) error {
 		return err
 	}
 	if w.unsent = 0; len(events) > 0 {
-		w.upTo = events[len(events)-1].Revision
+		last := &events[len(events)-1]
+		if w.upTo = last.Revision; last.InitialEnd && w.rs.h.Metrics.Listed != nil {
+			r := w.rs.resource
+			w.rs.h.Metrics.Listed(r.Group, r.Version, r.Name, w.rs.info.scope(), time.Since(w.rs.began))
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 // behind.
 type Etcd struct {
 	requests, errors *prometheus.CounterVec
+	received         *prometheus.CounterVec
 	took             *prometheus.HistogramVec
 	leases, waited   prometheus.Histogram
 }
@@ -30,6 +31,8 @@ func NewEtcd() *Etcd {
 			Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
 				45, 60},
 		}, labels),
+		received: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_storage_events_received_total",
+			Help: "Events of watches of etcd."}, labels[1:]),
 		leases: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "etcd_lease_object_counts",
 			Help: "Objects that shared a lease.", Buckets: []float64{10, 50, 100, 500, 1000, 2500, 5000}}),
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "plinth_etcd_wait_seconds",
@@ -49,6 +52,10 @@ func (m *Etcd) Observe() etcd.Observe {
 				m.errors.WithLabelValues(operation, group, name).Inc()
 			}
 		},
+		Received: func(resource string) {
+			group, name, _ := strings.Cut(resource, "/")
+			m.received.WithLabelValues(group, name).Inc()
+		},
 		Waited: func(d time.Duration) { m.waited.Observe(d.Seconds()) },
 		Lease:  func(keys int) { m.leases.Observe(float64(keys)) },
 	}
@@ -59,5 +66,5 @@ func (m *Etcd) Collectors() []prometheus.Collector {
 	if m == nil {
 		return nil
 	}
-	return []prometheus.Collector{m.requests, m.errors, m.took, m.leases, m.waited}
+	return []prometheus.Collector{m.requests, m.errors, m.took, m.received, m.leases, m.waited}
 }

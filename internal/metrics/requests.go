@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"regexp"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,7 +17,11 @@ type Requests struct {
 	duration   *prometheus.HistogramVec
 	sizes      *prometheus.HistogramVec
 	inFlight   *prometheus.GaugeVec
-	watches    prometheus.Gauge
+	watches    *prometheus.GaugeVec
+	sli        *prometheus.HistogramVec
+	listed     *prometheus.HistogramVec
+	eventSizes *prometheus.HistogramVec
+	deprecated *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
 	events     *prometheus.CounterVec
 	eventBytes *prometheus.CounterVec
@@ -25,8 +31,8 @@ type Requests struct {
 
 	served func(group, version, resource string) bool
 	mu     sync.RWMutex
-	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Bytes and Rejected are
-	// zero.
+	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Waited, Bytes and Rejected
+	// are zero.
 	//
 	// Only names that are served become labels (httpapi.requestState.observation). But a client that may write
 	// definitions can have any number of names served, one after the other. So when there are sweepAt entries, those of
@@ -46,6 +52,7 @@ type requestMetrics struct {
 	requests        prometheus.Counter
 	labels          []string // of requests
 	duration, sizes prometheus.Observer
+	sli             prometheus.Observer // nil for dry runs, as in the reference
 }
 
 // The reference's buckets: seconds of a request, bytes of a response.
@@ -82,9 +89,25 @@ func NewRequests(served func(group, version, resource string) bool) *Requests {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests being served, other than watches.",
 		}, []string{"request_kind"}),
-		watches: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "apiserver_longrunning_requests", Help: "Watches being served.",
-		}),
+		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests", Help: "Watches and connections being served.",
+		}, labels),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_sli_duration_seconds",
+			Help: "Time of a request without that in which it waited for webhooks and for its seats.", Buckets: seconds[2:],
+		}, labels),
+		listed: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_watch_list_duration_seconds",
+			Help:    "Time until a watch has sent its initial events.",
+			Buckets: append(seconds[2:len(seconds):len(seconds)], 90, 120, 180, 300),
+		}, []string{"group", "version", "resource", "scope"}),
+		eventSizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_watch_events_sizes", Help: "Bytes of each event sent to a watch.",
+			Buckets: prometheus.ExponentialBuckets(1024, 2, 8),
+		}, []string{"group", "version", "resource"}),
+		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_requested_deprecated_apis", Help: "Deprecated versions that were requested.",
+		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_dropped_requests_total", Help: "Requests refused because too many were being served.",
 		}, []string{"request_kind"}),
@@ -100,20 +123,20 @@ func NewRequests(served func(group, version, resource string) bool) *Requests {
 // Collectors are what /metrics shows.
 func (m *Requests) Collectors() []prometheus.Collector {
 	return append(m.access.all(), m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events,
-		m.eventBytes)
+		m.eventBytes, m.sli, m.listed, m.eventSizes, m.deprecated)
 }
 
 // Hooks are the functions by which package httpapi reports.
 func (m *Requests) Hooks() httpapi.Metrics {
 	underWay := [...]prometheus.Gauge{
-		httpapi.ReadOnly:    m.inFlight.WithLabelValues(httpapi.ReadOnly.String()),
-		httpapi.Mutating:    m.inFlight.WithLabelValues(httpapi.Mutating.String()),
-		httpapi.LongRunning: m.watches,
+		httpapi.ReadOnly: m.inFlight.WithLabelValues(httpapi.ReadOnly.String()),
+		httpapi.Mutating: m.inFlight.WithLabelValues(httpapi.Mutating.String()),
 	}
 	return httpapi.Metrics{
 		Request:       m.request,
 		Authenticated: m.access.authenticated, Authorized: m.access.authorization.observe, Checked: m.check,
-		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
+		InFlight:    func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
+		LongRunning: m.longRunning, Listed: m.watchListed, EventSizes: m.eventSize,
 		Events: func(group, version, resource string, events, bytes int) {
 			m.events.WithLabelValues(group, version, resource).Add(float64(events))
 			m.eventBytes.WithLabelValues(group, version, resource).Add(float64(bytes))
@@ -127,6 +150,9 @@ func (m *Requests) request(o httpapi.Observation) {
 	if o.Class != httpapi.LongRunning {
 		f.duration.Observe(o.Took.Seconds())
 		f.sizes.Observe(float64(o.Bytes))
+		if f.sli != nil {
+			f.sli.Observe(max(0, o.Took-o.Waited).Seconds())
+		}
 	}
 	if o.Rejected {
 		m.dropped.WithLabelValues(o.Class.String()).Inc()
@@ -136,31 +162,68 @@ func (m *Requests) request(o httpapi.Observation) {
 // customResources is the resource label of histograms for all custom types together.
 const customResources = "customresources"
 
+// removedRelease finds in the warning of a deprecated version in which release it is gone.
+var removedRelease = regexp.MustCompile(`unavailable in v(\d+\.\d+)\+`)
+
+// component is the label of those who answer for a resource.
+func component(o *httpapi.Observation) string {
+	if o.Resource == "" {
+		return ""
+	}
+	return "apiserver"
+}
+
+// longRunning counts a request that lasts long, or ends that.
+func (m *Requests) longRunning(o httpapi.Observation, delta int) {
+	m.watches.WithLabelValues(component(&o), o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb).Add(
+		float64(delta))
+}
+
+// watchListed measures a watch that has sent its initial events.
+func (m *Requests) watchListed(group, version, resource, scope string, took time.Duration) {
+	m.listed.WithLabelValues(group, version, resource, scope).Observe(took.Seconds())
+}
+
+// eventSize is what is told the sizes of events; of custom types together, as in other histograms.
+func (m *Requests) eventSize(group, version, resource string, custom bool) interface{ Observe(float64) } {
+	if custom {
+		group, version, resource = "", "", customResources
+	}
+	return m.eventSizes.WithLabelValues(group, version, resource)
+}
+
 // requestMetrics returns the metrics for an observation.
 func (m *Requests) requestMetrics(o httpapi.Observation) *requestMetrics {
-	o.Took, o.Bytes, o.Rejected = 0, 0, false
+	o.Took, o.Waited, o.Bytes, o.Rejected = 0, 0, 0, false
 	m.mu.RLock()
 	f := m.byObservation[o]
 	m.mu.RUnlock()
 	if f != nil {
 		return f
 	}
-	component, dryRun := "", ""
-	if o.Resource != "" {
-		component = "apiserver"
-	}
+	dryRun := ""
 	if o.DryRun {
 		dryRun = "All"
 	}
-	labels := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
+	if o.Deprecated != "" {
+		release := ""
+		if found := removedRelease.FindStringSubmatch(o.Deprecated); found != nil && !o.Custom {
+			release = found[1]
+		}
+		m.deprecated.WithLabelValues(o.Group, o.Version, o.Resource, o.Subresource, release).Set(1)
+	}
+	labels := []string{component(&o), o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
 	f = &requestMetrics{labels: append([]string{strconv.Itoa(o.Code), dryRun}, labels...)}
 	f.requests = m.requests.WithLabelValues(f.labels...)
 	if o.Custom { // histograms for thousands of types would take more memory than the types
-		labels = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
+		labels = []string{component(&o), "", "", customResources, o.Subresource, o.Scope, o.Verb}
 	}
 	if o.Class != httpapi.LongRunning {
 		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, labels...)...)
 		f.sizes = m.sizes.WithLabelValues(labels...)
+		if !o.DryRun {
+			f.sli = m.sli.WithLabelValues(labels...)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,6 +242,10 @@ func (m *Requests) sweep() {
 		if o.Custom && !m.served(o.Group, o.Version, o.Resource) {
 			delete(m.byObservation, o)
 			m.requests.DeleteLabelValues(f.labels...)
+			of := prometheus.Labels{"group": o.Group, "version": o.Version, "resource": o.Resource}
+			m.watches.DeletePartialMatch(of)
+			m.listed.DeletePartialMatch(of)
+			m.deprecated.DeletePartialMatch(of)
 			m.events.DeleteLabelValues(o.Group, o.Version, o.Resource)
 			m.eventBytes.DeleteLabelValues(o.Group, o.Version, o.Resource)
 		}

@@ -3,12 +3,14 @@ package server
 import (
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 	"plinth/internal/plane"
+	"plinth/internal/product"
 )
 
 // counts are the metrics that /metrics shows.
@@ -30,19 +32,34 @@ func (c *counts) hooks(s *Server) httpapi.Metrics {
 
 // pages are those beside the API: /metrics, and profiles.
 func (s *Server) pages(p *plane.Plane) (map[string]http.Handler, error) {
-	shown := append(s.counts.shown, metrics.Audit(s.audit),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
-			Help: "Expressions of custom types and of policies that are compiled."},
-			func() float64 { return float64(p.Expressions.Compiled()) }))
-	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
-	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
-	shown = append(shown, p.Storage.Collectors()...)
-	if p.Fairness != nil {
-		shown = append(shown, metrics.Fairness(p.Fairness)...)
+	shown, err := s.collectors(p)
+	if err != nil {
+		return nil, err
 	}
 	all, err := metrics.Pages(&s.config.Metrics, s.config.Logger, s.counts.requests, shown...)
 	if err == nil && s.config.Profiling {
 		maps.Copy(all, profiles())
 	}
 	return all, err
+}
+
+// collectors are what /metrics shows besides the requests.
+func (s *Server) collectors(p *plane.Plane) ([]prometheus.Collector, error) {
+	shown := append(slices.Clip(s.counts.shown), metrics.Audit(s.audit),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
+			Help: "Expressions of custom types and of policies that are compiled."},
+			func() float64 { return float64(p.Expressions.Compiled()) }))
+	releases, err := s.config.releases()
+	if err != nil {
+		return nil, err
+	}
+	of := product.Built()
+	shown = append(shown, metrics.Build(plane.Version, of.Hash, of.Date, s.features, releases)...)
+	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
+	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
+	shown = append(shown, p.Storage.Collectors()...)
+	if p.Fairness != nil {
+		shown = append(shown, metrics.Fairness(p.Fairness)...)
+	}
+	return shown, nil
 }

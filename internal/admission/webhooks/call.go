@@ -15,6 +15,7 @@ import (
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/internal/samplelog"
 )
 
@@ -114,6 +115,7 @@ func (p *Plugin) observe(ctx context.Context, h *hook, a *engine.Attributes, beg
 	default:
 		code, kind = 0, "apiserver_internal_error"
 	}
+	execution.Waited(ctx, p.mutating, took)
 	p.metrics.Called(h.name, p.mutating, operation, kind != "", code, took)
 	if kind != "" && !(call != nil && errors.Is(call.reason, context.Canceled)) {
 		p.metrics.Rejected(h.name, p.mutating, operation, kind, code)

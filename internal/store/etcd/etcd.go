@@ -90,6 +90,8 @@ type Observe struct {
 	Request func(operation, resource string, took time.Duration, err error)
 	// Waited is called with the time that a request waited until the state had a revision (Writer.arrive).
 	Waited func(time.Duration)
+	// Received is called for each event of a watch of etcd, with the resource of its key.
+	Received func(resource string)
 	// Lease is called when a lease gets no more keys, with their number.
 	Lease func(keys int)
 }

@@ -125,6 +125,9 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 		if !ok {
 			continue
 		}
+		if told := w.config.Observe.Received; told != nil {
+			told(k.Resource)
+		}
 		r := &store.Record{Key: k, Revision: revision}
 		if r.Old, _ = w.state.Get(k); r.Old != nil {
 			r.Key = r.Old.Key
