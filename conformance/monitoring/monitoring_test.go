@@ -1,6 +1,6 @@
 // Package monitoring checks the alerts and the dashboard of docs/monitoring with Prometheus' own code: each rule and
-// each query is one, and every metric in them is served. It is a module of its own, as Prometheus needs newer versions of
-// much that the reference is linked with.
+// each query is one, and every metric in them is served. It is a module of its own, as Prometheus needs newer versions
+// of much that the reference is linked with.
 package monitoring
 
 import (
