@@ -130,7 +130,7 @@ var allowed = map[string][]string{
 		"internal/execution", "internal/fairness", "internal/features", "internal/fielderrors", "internal/invariants",
 		"internal/objectmeta", "internal/proto",
 		"internal/samplelog", "internal/shard",
-		"internal/stack", "internal/wire", "internal/discovery"},
+		"internal/stack", "internal/webhook", "internal/wire", "internal/discovery"},
 	"internal/encryption": {"internal/configfile", "internal/execution", "internal/grpcsocket",
 		"internal/recent"},
 	"internal/encryption/plugintest": {},

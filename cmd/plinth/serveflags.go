@@ -332,7 +332,8 @@ func authenticationFlags(c *settings) []row {
 			"tokens from Secrets are valid only while the Secret exists", ""},
 		{"service-account-max-token-expiration", duration(&c.ServiceAccounts.MaxExpiration), works,
 			"the longest validity of a service account token; 0: no limit", ""},
-		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"; it is read again when it changes`, ""},
+		{"token-auth-file", text(&c.TokenAuthFile), works,
+			`a CSV file of bearer tokens: token,user,uid,"group,group"; it is read again when it changes`, ""},
 	}
 }
 

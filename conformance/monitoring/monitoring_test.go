@@ -120,6 +120,7 @@ func start(t *testing.T, dir string) *server {
 		t.Fatal(err)
 	}
 	serve.Cancel = func() error { return serve.Process.Signal(syscall.SIGTERM) }
+	serve.WaitDelay = time.Minute
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,8 @@ func (s *server) ask(ctx context.Context, token, method, path, body string) (int
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(request)
 	if err != nil {
@@ -172,6 +174,9 @@ func (s *server) happen(dir string) {
 		s.t.Fatal(err)
 	}
 	defer silent.Close()
+	if err := silent.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		s.t.Fatal(err)
+	}
 	s.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"held"},"subjects":[
 		{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"held"}],
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`)

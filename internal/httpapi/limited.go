@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"plinth/internal/execution"
+	"plinth/internal/webhook"
 )
 
 // limited is a context with a deadline that starts its timer when Done is first called. Few requests ever wait: most
@@ -23,12 +23,12 @@ type limited struct {
 
 	once  sync.Once
 	timed atomic.Pointer[timed] // set by the first call of Done
-	hooks execution.HookTime    // of the request
+	hooks webhook.Waiting       // of the request
 }
 
 // Value returns the values of a request, and how long it waits for webhooks.
 func (c *limited) Value(key any) any {
-	if key == execution.HookTimeKey {
+	if key == webhook.WaitingKey {
 		return &c.hooks
 	}
 	return c.Context.Value(key)

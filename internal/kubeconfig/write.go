@@ -37,15 +37,15 @@ func Replace(ctx context.Context, path string, old, next *Entry) (replaced bool,
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	was, is := *old, *next
-	was.Use, is.Use = false, false
+	before, after := *old, *next
+	before.Use, after.Use = false, false
 	err = write(ctx, path, func(text []byte) ([]byte, error) {
 		replaced = false
-		if same, err := Merge(text, &was); err != nil || len(text) == 0 || string(same) != string(text) {
+		if same, err := Merge(text, &before); err != nil || len(text) == 0 || string(same) != string(text) {
 			return text, nil
 		}
 		replaced = true
-		return Merge(text, &is)
+		return Merge(text, &after)
 	})
 	return replaced && err == nil, err
 }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"encoding/pem"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,14 +85,11 @@ func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
 
 // separate refuses authorities of proxies that also sign client certificates, unless AllowedNames says which
 // certificates are a proxy's: otherwise every client could set the headers and act as another user.
-func (p *FrontProxy) separate(clients, proxies []byte) error {
+func (p *FrontProxy) separate(clients, proxies []*x509.Certificate) error {
 	if len(p.AllowedNames) > 0 {
 		return nil
 	}
-	own := certificatesIn(clients)
-	if slices.ContainsFunc(certificatesIn(proxies), func(der []byte) bool {
-		return slices.ContainsFunc(own, func(other []byte) bool { return slices.Equal(der, other) })
-	}) {
+	if slices.ContainsFunc(proxies, func(c *x509.Certificate) bool { return slices.ContainsFunc(clients, c.Equal) }) {
 		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
 			"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
 			"proxy headers for arbitrary users")
@@ -108,19 +105,6 @@ func (p *FrontProxy) open(authorities *auth.Authorities) *auth.FrontProxy {
 	return &auth.FrontProxy{
 		Authorities: authorities, AllowedNames: p.AllowedNames, UserHeaders: p.UserHeaders, UIDHeaders: p.UIDHeaders,
 		GroupHeaders: p.GroupHeaders, ExtraPrefixes: p.ExtraPrefixes,
-	}
-}
-
-// certificatesIn returns the certificates in PEM, as DER.
-func certificatesIn(text []byte) (ders [][]byte) {
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return ders
-		}
-		if block.Type == "CERTIFICATE" {
-			ders = append(ders, block.Bytes)
-		}
 	}
 }
 

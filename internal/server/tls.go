@@ -121,9 +121,6 @@ func (k *certificates) change(change func()) {
 
 // trust replaces the authorities of clients and of proxies.
 func (k *certificates) trust(clients, proxies []byte) error {
-	if err := k.config.FrontProxy.separate(clients, proxies); err != nil {
-		return err
-	}
 	believed, err := expiry.Parse(clients)
 	if err != nil {
 		return err
@@ -133,6 +130,9 @@ func (k *certificates) trust(clients, proxies []byte) error {
 		if proxy, err = expiry.Parse(proxies); err != nil {
 			return err
 		}
+	}
+	if err := k.config.FrontProxy.separate(believed, proxy); err != nil {
+		return err
 	}
 	k.change(func() { k.clientPEM, k.proxyPEM = clients, proxies })
 	k.clients.Set(believed)
@@ -146,12 +146,8 @@ func (k *certificates) openClients() error {
 	if file == "" {
 		return k.trust(k.pki.PEM, nil)
 	}
-	return k.files.Use("--client-ca-file", []string{file}, func(texts [][]byte) error {
-		if _, err := expiry.Parse(texts[0]); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		k.expiry.Set("client-ca", file, texts[0])
-		return k.trust(slices.Concat(k.pki.PEM, texts[0]), k.proxyPEM)
+	return k.openAuthorities("--client-ca-file", "client-ca", file, func(text []byte) error {
+		return k.trust(slices.Concat(k.pki.PEM, text), k.proxyPEM)
 	})
 }
 
@@ -161,12 +157,23 @@ func (k *certificates) openProxies() error {
 	if file == "" {
 		return nil
 	}
-	return k.files.Use("--requestheader-client-ca-file", []string{file}, func(texts [][]byte) error {
-		if _, err := expiry.Parse(texts[0]); err != nil {
+	return k.openAuthorities("--requestheader-client-ca-file", "requestheader-client-ca", file, func(text []byte) error {
+		return k.trust(k.clientPEM, text)
+	})
+}
+
+// openAuthorities reads the file of a flag, with authorities for a use, and has trust use them.
+func (k *certificates) openAuthorities(flag, use, file string, trust func(text []byte) error) error {
+	return k.files.Use(flag, []string{file}, func(texts [][]byte) error {
+		_, err := expiry.Parse(texts[0])
+		if err == nil {
+			err = trust(texts[0])
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		k.expiry.Set("requestheader-client-ca", file, texts[0])
-		return k.trust(k.clientPEM, texts[0])
+		k.expiry.Set(use, file, texts[0])
+		return nil
 	})
 }
 

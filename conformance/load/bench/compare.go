@@ -106,8 +106,8 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		if err != nil {
 			return err
 		}
-		b := &bench{kind: harness.Plinth, more: append(words[1:], controllers), dir: filepath.Join(dir, fmt.Sprint(i)),
-			results: map[string]result{}, tallies: map[string]*tally{}}
+		b := &bench{kind: harness.Plinth, more: append([]string{controllers}, words[1:]...),
+			dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
 		if program == string(harness.Reference) {
 			b.kind, b.more = harness.Reference, nil
 		} else if b.program, err = copied(file, filepath.Join(dir, fmt.Sprint("program-", i))); err != nil {

@@ -15,8 +15,8 @@ import (
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
-	"plinth/internal/execution"
 	"plinth/internal/samplelog"
+	"plinth/internal/webhook"
 )
 
 // callError says that a hook could not be asked, or that its answer is none. Whether the request is refused for that
@@ -115,7 +115,7 @@ func (p *Plugin) observe(ctx context.Context, h *hook, a *engine.Attributes, beg
 	default:
 		code, kind = 0, "apiserver_internal_error"
 	}
-	execution.Waited(ctx, p.mutating, took)
+	webhook.Waited(ctx, p.mutating, took)
 	p.metrics.Called(h.name, p.mutating, operation, kind != "", code, took)
 	if kind != "" && !(call != nil && errors.Is(call.reason, context.Canceled)) {
 		p.metrics.Rejected(h.name, p.mutating, operation, kind, code)

@@ -135,8 +135,8 @@ type deletedOwner struct{ uid, group, kind, namespace, name string }
 const (
 	// maxMissing bounds collector.missing.
 	maxMissing = 1000
-	// again is how long the collector waits before it follows the objects again after that has failed.
-	again = 100 * time.Millisecond
+	// restAfterFailure is how long the collector waits before it follows the objects again after that has failed.
+	restAfterFailure = 100 * time.Millisecond
 )
 
 // Run works until ctx ends.
@@ -154,7 +154,7 @@ func (c *collector) run(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
 		if err := c.follow(ctx, first); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("following all objects failed, trying again", "error", err)
-			pace.Pause(ctx, again)
+			pace.Pause(ctx, restAfterFailure)
 		}
 	}
 }

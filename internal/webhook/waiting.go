@@ -1,4 +1,4 @@
-package execution
+package webhook
 
 import (
 	"context"
@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// HookTime is how long a request has waited for webhooks: those that may change the object are called one after the
+// Waiting is how long a request has waited for webhooks: those that may change the object are called one after the
 // other, those that check it at the same time.
-type HookTime struct{ mutating, validating atomic.Int64 }
+type Waiting struct{ mutating, validating atomic.Int64 }
 
-// hookTimeKey is the key of HookTime in a context.
-type hookTimeKey struct{}
+type waitingKey struct{}
 
-// HookTimeKey is the key under which the context of a request has its *HookTime; it need not have one.
-var HookTimeKey any = hookTimeKey{}
+// WaitingKey is the key under which the context of a request has its *Waiting; it need not have one.
+var WaitingKey any = waitingKey{}
 
 // Waited adds the time of a call of a webhook to that of the request of a context.
 func Waited(ctx context.Context, mutating bool, took time.Duration) {
-	t, ok := ctx.Value(HookTimeKey).(*HookTime)
+	t, ok := ctx.Value(WaitingKey).(*Waiting)
 	switch {
 	case !ok:
 	case mutating:
@@ -33,6 +32,6 @@ func Waited(ctx context.Context, mutating bool, took time.Duration) {
 }
 
 // Total is how long the request has waited for all of them.
-func (t *HookTime) Total() time.Duration {
+func (t *Waiting) Total() time.Duration {
 	return time.Duration(t.mutating.Load() + t.validating.Load())
 }
