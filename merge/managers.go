@@ -151,9 +151,8 @@ func indexOf(entries []*entry, e *Entry) int {
 
 // printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order
 // total, so that equal managers are printed as equal bytes: a write without a change is recognised by comparing bytes.
-// Times compare as text, being in UTC and to the second. It sorts entries in place. p may be
-// nil.
-func printManaged(entries []*entry, p *Printed) object.Value {
+// Times compare as text, being in UTC and to the second. It sorts entries in place.
+func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(
 			cmp.Compare(a.Operation, b.Operation),
@@ -165,15 +164,15 @@ func printManaged(entries []*entry, p *Printed) object.Value {
 	})
 	items := make([]object.Value, len(entries))
 	for i, e := range entries {
-		items[i] = e.print(p)
+		items[i] = e.print()
 	}
 	return object.ListOf(items...)
 }
 
 // print is the entry as an item of managedFields.
-func (e *entry) print(p *Printed) object.Value {
+func (e *entry) print() object.Value {
 	if !e.set.identical(e.stored) || e.printed.IsNull() {
-		e.printed = p.fieldsV1(e.set)
+		e.printed = e.set.FieldsV1()
 	}
 	if invariants.Enabled {
 		again, err := ParseFieldsV1(e.printed)

@@ -31,7 +31,6 @@ type Kind struct {
 	Type     *schema.Type   // of the version of the request
 	Versions Versions       // nil: that version is the only one
 	Reset    map[string]Set // by API version: paths that requests to this endpoint cannot change, nor anything below them
-	Printed  *Printed       // keeps sets of managers; nil: none are kept
 }
 
 // Writer says who writes, and how. With the operation, which is Apply or Update after the method that is called, it
@@ -148,7 +147,7 @@ func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	if invariants.Enabled {
 		checkEntries(o.entries)
 	}
-	return withManaged(bare, printManaged(o.entries, o.kind.Printed)), nil
+	return withManaged(bare, printManaged(o.entries)), nil
 }
 
 // entriesBefore are the managers that an update starts from: those of its body if it has valid ones, otherwise those of
@@ -258,7 +257,7 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 	if w.Manager == kubectl {
 		merged = withLastApplied(merged, intent)
 	}
-	return withManaged(merged, printManaged(entries, k.Printed)), nil
+	return withManaged(merged, printManaged(entries)), nil
 }
 
 // ErrManaged is the error of an intent that has managedFields.

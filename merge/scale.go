@@ -42,7 +42,7 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 			out.put(scale)
 		}
 	}
-	return printManaged(out.entries, nil), nil
+	return printManaged(out.entries), nil
 }
 
 // FromScale applies to the managedFields of the main resource the changes that a write to the scale subresource has
@@ -107,7 +107,7 @@ func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (obj
 			out.put(main)
 		}
 	}
-	return printManaged(out.entries, nil), nil
+	return printManaged(out.entries), nil
 }
 
 // entryList is entries in the order in which they were added, with an index by manager, for loops over all entries: a

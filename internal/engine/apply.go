@@ -216,7 +216,7 @@ func misfitAt(path, message string) apierr.Cause {
 // Scale before the merge (scaleWithManagers), the two Scales are merged, and the paths are translated back.
 func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
-	k, live := d.merging(ctx), d.old
+	k, live := d.rq.merging(ctx), d.old
 	scale := sub != nil && sub.Replicas != nil
 	if scale {
 		var err error

@@ -249,7 +249,7 @@ func (d *draft) own(ctx context.Context) {
 	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
 		d.body = withManagers(d.body, d.old.At("metadata", "managedFields"))
 	default:
-		d.body, err = d.merging(ctx).Update(d.old, d.body, d.writer())
+		d.body, err = d.rq.merging(ctx).Update(d.old, d.body, d.writer())
 	}
 	switch {
 	case err != nil:

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"plinth/internal/store"
-	"plinth/merge"
 )
 
 // Config has the parts of an Engine. Store and Registry are required.
@@ -23,14 +22,13 @@ type Config struct {
 }
 
 // Engine implements the verbs on the objects of a store. All methods may be called concurrently: the store orders
-// commits, the registry returns immutable Types, and recent and printed, which only save work, are safe for
-// concurrent use.
+// commits, the registry returns immutable Types, and recent, which only saves work, is safe for concurrent
+// use.
 type Engine struct {
 	store    *store.Store
 	registry *Registry
 	now      Clock
 	recent   origins
-	printed  merge.Printed
 	// admission and keepFinalizers are as in Config.
 	admission      Admission
 	keepFinalizers bool

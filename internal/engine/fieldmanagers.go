@@ -60,13 +60,6 @@ func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	return k
 }
 
-// merging is Request.merging, with the sets that the engine has printed lately.
-func (d *draft) merging(ctx context.Context) *merge.Kind {
-	k := d.rq.merging(ctx)
-	k.Printed = &d.printed
-	return k
-}
-
 // versions are the versions of one kind, for merges of objects whose managers wrote in different versions (SSA-11). A
 // manager's field set is recorded in the version in which it wrote, and only an object of that version has those
 // fields.
