@@ -109,7 +109,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each
-	$(MAKE) -s fuzz-list | while read -r package target; do go test "$$package" -run none -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; done
+	$(MAKE) -s fuzz-list | while read -r package target; do go test "$$package" -run none -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x || exit 1; done
 
 fuzz-list:
 	@grep -roE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' --exclude-dir=conformance --exclude-dir=tools . | sed -E 's,/[^/]+:func , ,' | sort

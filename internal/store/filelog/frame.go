@@ -290,10 +290,9 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum is that of a chunk: of its type and bytes. The record format stores it masked, as does LevelDB's.
-func checksum(b []byte) uint32 {
-	sum := crc32.Checksum(b, castagnoli)
-	return (sum>>15 | sum<<17) + 0xa282ead8
-}
+func checksum(b []byte) uint32 { return masked(crc32.Checksum(b, castagnoli)) }
+
+func masked(sum uint32) uint32 { return (sum>>15 | sum<<17) + 0xa282ead8 }
 
 // syncedBeyond says whether a frame after offset has a synced offset beyond it. If so, the bytes at offset had been
 // synced, and it is damage that they do not read back.
@@ -309,14 +308,24 @@ func checksum(b []byte) uint32 {
 // was synced. Without the search, the damage would look like the unfinished end of a write, and acknowledged commits
 // would be dropped silently.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
+	synced, err := greatestSynced(f, offset, offset)
+	return synced > offset, err
+}
+
+// greatestSynced returns the greatest synced offset of the frames after offset, or the first one beyond enough; -1 if
+// there is no frame.
+func greatestSynced(f io.ReaderAt, offset, enough int64) (greatest int64, err error) {
+	greatest = -1
 	block := make([]byte, blockSize)
+	var known sums
 	// From the block of the offset on: a chunk never crosses a block.
 	for start := offset &^ (blockSize - 1); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
-			return false, err
+			return greatest, err
 		}
 		b := block[:n]
+		known.of(b)
 		// The chunk at offset itself, which is the broken one, is left out.
 		for i := max(0, int(offset-start)+1); i+chunkHeader+frameHeader <= n; i++ {
 			if kind := b[i+6]; kind != chunkFull && kind != chunkFirst {
@@ -327,15 +336,16 @@ func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 			if length < frameHeader || end > n || b[i+chunkHeader] > frameCommit {
 				continue
 			}
-			if int64(binary.LittleEndian.Uint64(b[i+chunkHeader+1:])) <= offset {
+			synced := int64(binary.LittleEndian.Uint64(b[i+chunkHeader+1:]))
+			if synced <= greatest || binary.LittleEndian.Uint32(b[i:]) != known.masked(i+6, end) {
 				continue
 			}
-			if binary.LittleEndian.Uint32(b[i:]) == checksum(b[i+6:end]) {
-				return true, nil
+			if greatest = synced; greatest > enough {
+				return greatest, nil
 			}
 		}
 		if n < blockSize {
-			return false, nil
+			return greatest, nil
 		}
 	}
 }

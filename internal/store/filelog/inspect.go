@@ -426,10 +426,14 @@ type segmentReading struct {
 	*inspector
 	file   string
 	active bool
-	last   int64   // revision of the newest commit that reads back
-	end    int64   // the offset that was reached
-	proven int64   // the greatest synced offset of a frame
-	lost   []piece // those since last that do not read back
+	last   int64       // revision of the newest commit that reads back
+	end    int64       // the offset that was reached
+	proven int64       // the greatest synced offset of a frame
+	lost   []lostFrame // since last
+	// searched says that beyond is known: the greatest synced offset of the frames after the first one that does not
+	// read back.
+	searched bool
+	beyond   int64
 }
 
 // errUnfinished ends the reading of a segment at a write that was not finished.
@@ -439,18 +443,27 @@ var errUnfinished = errors.New("the last write was not finished")
 // (checkBroken).
 func (r *segmentReading) broken(f vfs.File, p piece) error {
 	if r.active && len(r.lost) == 0 && r.proven <= p.offset && r.known.end <= r.last {
-		synced, err := syncedBeyond(f, p.offset)
-		if err != nil {
-			return err
+		if !r.searched { // once: this may be so for each frame that does not read back
+			var err error
+			if r.beyond, err = greatestSynced(f, p.offset, math.MaxInt64); err != nil {
+				return err
+			}
+			r.searched = true
 		}
-		if !synced {
+		if r.beyond <= p.offset {
 			r.find(Finding{File: r.file, Offset: p.offset, Minor: true,
 				Reason: "the last write was not finished; it was never acknowledged, and the next start drops it"})
 			return errUnfinished
 		}
 	}
-	r.lost = append(r.lost, p)
+	r.lost = append(r.lost, lostFrame{p.offset, keysOf(p.raw)})
 	return nil
+}
+
+// lostFrame is a frame that does not read back: where it was, and which keys it seems to have.
+type lostFrame struct {
+	offset int64
+	keys   []store.Key
 }
 
 // frame takes a frame that reads back.
@@ -488,7 +501,7 @@ func (r *segmentReading) missing(next int64) {
 		r.find(Finding{File: r.file, Offset: r.end, Reason: "commits are missing before it", First: from, Last: to})
 	}
 	for _, p := range r.lost {
-		r.find(Finding{File: r.file, Offset: p.offset, Reason: "a frame does not read back", Keys: keysOf(p.raw),
+		r.find(Finding{File: r.file, Offset: p.offset, Reason: "a frame does not read back", Keys: p.keys,
 			First: from, Last: to})
 	}
 	r.lost = nil
@@ -543,20 +556,43 @@ func (i *inspector) conclude() {
 	for _, k := range keys {
 		i.in.Versions = append(i.in.Versions, i.state[k])
 	}
+	replaced := slices.Sorted(maps.Keys(i.previous))
+	var named span // the last one whose keys were named
 	for n := range i.in.Findings {
 		f := &i.in.Findings[n]
 		if f.Last == 0 {
 			continue
 		}
 		i.in.Revision = max(i.in.Revision, f.Last)
-		for revision, k := range i.previous {
-			if f.First <= revision && revision <= f.Last && !slices.Contains(f.Keys, k) {
-				f.Keys = append(f.Keys, k)
-			}
+		if lost := (span{f.First, f.Last}); lost != named {
+			named = lost
+			i.name(f, replaced)
 		}
 		slices.SortFunc(f.Keys, func(a, b store.Key) int { return strings.Compare(a.String(), b.String()) })
 		if i.whole && f.Last <= i.in.Checkpoint {
 			f.Reason += "; the checkpoint has all objects, and only history is lost"
+		}
+	}
+}
+
+// span is a range of revisions.
+type span struct{ first, last int64 }
+
+// name adds the keys of the commits that a finding is about. Several frames in a row that do not read back are findings
+// about the same commits, and the keys are in the first one: each has as many as there are frames.
+func (i *inspector) name(f *Finding, replaced []int64) {
+	known := map[store.Key]bool{}
+	for _, k := range f.Keys {
+		known[k] = true
+	}
+	from, _ := slices.BinarySearch(replaced, f.First)
+	for _, revision := range replaced[from:] {
+		if revision > f.Last {
+			return
+		}
+		if k := i.previous[revision]; !known[k] {
+			known[k] = true
+			f.Keys = append(f.Keys, k)
 		}
 	}
 }

@@ -20,10 +20,17 @@ type scanner struct {
 	at    int64 // the next piece begins here
 	start int64 // of the block
 	block []byte
+	sums  sums // of the block
+	// strays are offsets from which the chunks of a broken frame lead to no other frame. Each is found once: whoever
+	// comes to one of them again would go the rest of the way again.
+	strays map[int64]bool
+	// searching says that something in the block did not read back, so that lengths there are not to be believed.
+	searching bool
+	steps     int64 // chunks and positions that were looked at, for the test that this is linear
 }
 
 func newScanner(file io.ReaderAt, size int64) *scanner {
-	return &scanner{file: file, size: size, start: -1}
+	return &scanner{file: file, size: size, start: -1, strays: map[int64]bool{}}
 }
 
 // piece is what a file has at an offset: a frame, or bytes that do not read back as one.
@@ -50,8 +57,20 @@ func (s *scanner) chunk(at int64) (kind byte, body []byte, end int64, sound bool
 	if kind < chunkFull || kind > chunkLast || length > len(b) {
 		return kind, nil, at, false, nil
 	}
+	s.steps++
 	body = b[chunkHeader:length]
-	return kind, body, at + int64(length), binary.LittleEndian.Uint32(b) == checksum(b[6:length]), nil
+	i := int(at - s.start)
+	return kind, body, at + int64(length), binary.LittleEndian.Uint32(b) == s.sum(i, i+length), nil
+}
+
+// sum is the checksum of the chunk that is block[i:j]. In a block that reads back, each chunk is summed by itself, which
+// is faster than to prepare the sums of all parts.
+func (s *scanner) sum(i, j int) uint32 {
+	if s.searching {
+		return s.sums.masked(i+6, j)
+	}
+	s.steps += int64(j - i)
+	return checksum(s.block[i+6 : j])
 }
 
 // load returns the bytes from an offset to the end of its block.
@@ -70,6 +89,8 @@ func (s *scanner) load(at int64) ([]byte, error) {
 			return nil, err
 		}
 		s.block, s.start = s.block[:n], start
+		s.sums.of(s.block)
+		s.searching = false
 	}
 	return s.block[min(int(at-start), len(s.block)):], nil
 }
@@ -117,7 +138,7 @@ func (s *scanner) next() (piece, error) {
 // skip finds where a frame ends that is broken by the chunk at an offset; believe says that the header of this chunk
 // has the type of one that belongs there.
 func (s *scanner) skip(p piece, record []byte, at int64, believe bool) (piece, error) {
-	p.broken, p.raw = true, record
+	p.broken, p.raw, s.searching = true, record, true
 	_, body, end, sound, err := s.chunk(at)
 	if err != nil {
 		return p, err
@@ -132,6 +153,7 @@ func (s *scanner) skip(p piece, record []byte, at int64, believe bool) (piece, e
 		}
 	}
 	for from := at; from < s.size; from++ {
+		s.searching = true
 		if from > p.offset {
 			if begins, err := s.begins(from); begins || err != nil {
 				p.end, s.at = from, from
@@ -147,8 +169,20 @@ func (s *scanner) skip(p piece, record []byte, at int64, believe bool) (piece, e
 
 // resume goes on at an offset at which a chunk should begin, and says whether one does, or the file ends: the chunks of
 // the broken frame are passed over.
-func (s *scanner) resume(p *piece, at int64) (bool, error) {
+func (s *scanner) resume(p *piece, at int64) (found bool, err error) {
+	var passed []int64
+	defer func() {
+		for _, at := range passed {
+			if !found {
+				s.strays[at] = true
+			}
+		}
+	}()
 	for at < s.size {
+		if s.strays[at] {
+			return false, nil
+		}
+		passed = append(passed, at)
 		if begins, err := s.begins(at); begins || err != nil {
 			p.end, s.at = at, at
 			return begins, err
@@ -175,11 +209,18 @@ func (s *scanner) resume(p *piece, at int64) (bool, error) {
 	return true, nil
 }
 
-// begins says whether a frame begins at an offset, with a sound chunk.
+// begins says whether a frame begins at an offset, with a sound chunk. The checksum comes last: the other conditions
+// rule out most positions.
 func (s *scanner) begins(at int64) (bool, error) {
-	kind, body, _, sound, err := s.chunk(at)
-	return sound && (kind == chunkFull || kind == chunkFirst) && len(body) >= frameHeader && body[0] >= frameSegment &&
-		body[0] <= frameEnd, err
+	s.steps++
+	b, err := s.load(at)
+	if err != nil || len(b) < chunkHeader+frameHeader || b[6] != chunkFull && b[6] != chunkFirst ||
+		b[chunkHeader] < frameSegment || b[chunkHeader] > frameEnd ||
+		binary.LittleEndian.Uint16(b[4:]) < frameHeader {
+		return false, err
+	}
+	_, _, _, sound, err := s.chunk(at)
+	return sound, err
 }
 
 func zero(b []byte) bool {
