@@ -184,7 +184,7 @@ var allowed = map[string][]string{
 		"internal/storage", "internal/store", "merge", "object"},
 	"internal/background": {},
 	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir",
-		"internal/etcdstub", "internal/expiry", "internal/occupant", "internal/plane",
+		"internal/etcdstub", "internal/expiry", "internal/kubeconfig", "internal/occupant", "internal/plane",
 		"internal/product", "internal/server", "internal/storage", "internal/store", "internal/store/filelog",
 		"internal/systemd", "merge", "object", "schema"},
 

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plinth/internal/background"
+	kubeconfigs "plinth/internal/kubeconfig"
 	"plinth/internal/server"
 	"plinth/object"
 )
@@ -254,7 +255,7 @@ func stopCommand() *cobra.Command {
 		Example: "  plinth stop\n  plinth stop dev --delete",
 	}
 	c.Flags().BoolVar(&kill, "kill", false, "end it at once, without finishing requests")
-	c.Flags().BoolVar(&remove, "delete", false, "remove its data and its log, too")
+	c.Flags().BoolVar(&remove, "delete", false, "remove its data, its log and its context in the kubeconfig, too")
 	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for its end")
 	return oneServer(c, func(s *background.Server, c *cobra.Command) error {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -271,8 +272,8 @@ func stopCommand() *cobra.Command {
 				err = fmt.Errorf("the server %s was started again meanwhile, and is not removed", s.Name)
 			}
 			said += " Its data is removed."
-			if state.Context != "" {
-				said += fmt.Sprintf(" %s has its context still: kubectl config delete-context %s", state.Kubeconfig, state.Context)
+			if err == nil && state.Context != "" {
+				said += removeContext(ctx, &state)
 			}
 		}
 		if err != nil {
@@ -281,6 +282,19 @@ func stopCommand() *cobra.Command {
 		_, err = fmt.Fprintln(out, said)
 		return err
 	})
+}
+
+// removeContext removes the context of a server that is gone, and returns what there is to say about it. That it cannot
+// be removed is no failure of the stop: the kubeconfig is the user's.
+func removeContext(ctx context.Context, state *background.State) string {
+	err := kubeconfigs.Remove(ctx, state.Kubeconfig, state.Context, state.URL)
+	switch {
+	case errors.Is(err, kubeconfigs.ErrOther):
+		return fmt.Sprintf(" The context %s stays: it is that of another server now.", state.Context)
+	case err != nil:
+		return fmt.Sprintf(" Its context stays (%v): kubectl config delete-context %s removes it.", err, state.Context)
+	}
+	return fmt.Sprintf(" So is its context %s in %s.", state.Context, state.Kubeconfig)
 }
 
 func statusCommand() *cobra.Command {

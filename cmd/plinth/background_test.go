@@ -92,9 +92,13 @@ func TestServersInTheBackground(t *testing.T) {
 	if got := completeIn(t, env, "status", ""); got != "default\ndev" {
 		t.Errorf("completion: %s", got)
 	}
-	if out, code, errs := ran(t, env, "stop", "dev", "--delete"); code != 0 ||
-		!strings.Contains(out, "kubectl config delete-context plinth-dev") {
+	if out, code, errs := ran(t, env, "stop", "dev", "--delete"); code != 0 || !strings.Contains(out, "context plinth-dev in") {
 		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if after, err := os.ReadFile(kubeconfig); err != nil || strings.Contains(string(after), "dev") ||
+		!strings.Contains(string(after), "clusters:\n- name: plinth\n") ||
+		!strings.Contains(string(after), "- name: prod\n  cluster: {server: 'https://prod'}\n") {
+		t.Errorf("the context of a server that is gone: %v\n%s", err, after)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"status dev", `there is no server "dev"`}, {"stop defalut", "did you mean default?"},

@@ -2,6 +2,7 @@ package kubeconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -123,6 +124,60 @@ func TestMergeForms(t *testing.T) {
 		"BOM":          "\ufeffclusters:\n- cluster:\n    server: https://ü\n  name: ü\n",
 	} {
 		t.Run(name, func(t *testing.T) { merge(t, text, &entry) })
+	}
+}
+
+// Whatever was merged is cut again, and what others wrote is there to the byte.
+//
+// SPEC: RUN-7
+func TestCut(t *testing.T) {
+	for name, text := range map[string]string{
+		"users":      users,
+		"JSON":       `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a{","cluster":{"server":"x"}}],"users":[]}`,
+		"in flow":    "clusters: [{name: a, cluster: {server: 'https://x]'}}]\ncontexts: [{name: a}]\nkind: Config\n",
+		"indented":   "clusters:\n  - name: a\n    cluster:\n      server: https://a\nusers: []\nkind: Config\n",
+		"CRLF":       "apiVersion: v1\r\nclusters:\r\n- cluster:\r\n    server: https://a\r\n  name: a\r\n",
+		"no newline": "kind: Config\nusers:\n- name: a # mine",
+	} {
+		t.Run(name, func(t *testing.T) {
+			both := merge(t, text, &entry)
+			out, err := Cut([]byte(both), entry.Name, entry.Server)
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, both)
+			}
+			config, err := parse(out)
+			if err != nil || config.Clusters[entry.Name] != nil || config.Contexts[entry.Name] != nil ||
+				config.AuthInfos[entry.User] != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			at := 0
+			for line := range strings.Lines(text) {
+				line = strings.TrimSuffix(strings.Trim(line, "{\r\n"), "]")
+				line = strings.TrimSuffix(line, "]") // a list may have got its first item in there
+				i := strings.Index(string(out)[at:], line)
+				if i < 0 {
+					t.Fatalf("%q is lost, or in another place:\n%s", line, out)
+				}
+				at += i + len(line)
+			}
+		})
+	}
+	whole := merge(t, "", &entry)
+	out, err := Cut([]byte(whole), entry.Name, entry.Server)
+	if err != nil || string(out) != "apiVersion: v1\nclusters: []\ncontexts: []\ncurrent-context: \"\"\nkind: Config\nusers: []\n" {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	if _, err := Cut([]byte(whole), entry.Name, "https://other"); !errors.Is(err, ErrOther) {
+		t.Errorf("of another server: %v", err)
+	}
+	if out, err := Cut([]byte(users), entry.Name, entry.Server); err != nil || string(out) != users {
+		t.Errorf("of a file without it: %v\n%s", err, out)
+	}
+	shared := strings.Replace(whole, "contexts:\n", "contexts:\n- {name: more, context: {cluster: plinth, user: plinth-admin}}\n", 1)
+	out, err = Cut([]byte(shared), entry.Name, entry.Server)
+	if config, _ := parse(out); err != nil || config.Clusters["plinth"] == nil || config.AuthInfos["plinth-admin"] == nil ||
+		config.Contexts["plinth"] != nil || config.Contexts["more"] == nil {
+		t.Errorf("what another context uses is gone: %v\n%s", err, out)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package kubeconfig adds a cluster, its user and its context to a kubeconfig, and leaves all else in the file as it
-// is.
+// Package kubeconfig adds a cluster, its user and its context to a kubeconfig, or takes them away, and leaves all else
+// in the file as it is.
 //
 // The file may be the user's, with other clusters, comments, and fields that this program does not know. To parse it
 // and print it again would lose comments, order and quoting. So [Merge] changes the text where the syntax tree says
@@ -12,7 +12,7 @@
 // that programs and people use, and then checks its own work: the result has to have the value that is computed from
 // the parsed file. A file that is written in another way is an error, and stays as it is.
 //
-// [Write] does this with a file, under the lock of client-go.
+// [Cut] takes such an entry away in the same way. [Write] and [Remove] do this with a file, under the lock of client-go.
 package kubeconfig
 
 import (

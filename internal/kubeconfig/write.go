@@ -50,6 +50,14 @@ func Replace(ctx context.Context, path string, old, next *Entry) (replaced bool,
 	return replaced && err == nil, err
 }
 
+// Remove removes from a file what [Cut] does, in the way of Write. A file that does not exist is not created.
+func Remove(ctx context.Context, path, name, server string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(ctx, path, func(text []byte) ([]byte, error) { return Cut(text, name, server) })
+}
+
 // write writes what edit makes of a file.
 func write(ctx context.Context, path string, edit func(text []byte) ([]byte, error)) error {
 	if err := writeLocked(ctx, path, edit); err != nil {
