@@ -164,7 +164,8 @@ func TestCut(t *testing.T) {
 	}
 	whole := merge(t, "", &entry)
 	out, err := Cut([]byte(whole), entry.Name, entry.Server)
-	if err != nil || string(out) != "apiVersion: v1\nclusters: []\ncontexts: []\ncurrent-context: \"\"\nkind: Config\nusers: []\n" {
+	const empty = "apiVersion: v1\nclusters: []\ncontexts: []\ncurrent-context: \"\"\nkind: Config\nusers: []\n"
+	if err != nil || string(out) != empty {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	if _, err := Cut([]byte(whole), entry.Name, "https://other"); !errors.Is(err, ErrOther) {
@@ -173,10 +174,11 @@ func TestCut(t *testing.T) {
 	if out, err := Cut([]byte(users), entry.Name, entry.Server); err != nil || string(out) != users {
 		t.Errorf("of a file without it: %v\n%s", err, out)
 	}
-	shared := strings.Replace(whole, "contexts:\n", "contexts:\n- {name: more, context: {cluster: plinth, user: plinth-admin}}\n", 1)
+	const more = "contexts:\n- {name: more, context: {cluster: plinth, user: plinth-admin}}\n"
+	shared := strings.Replace(whole, "contexts:\n", more, 1)
 	out, err = Cut([]byte(shared), entry.Name, entry.Server)
-	if config, _ := parse(out); err != nil || config.Clusters["plinth"] == nil || config.AuthInfos["plinth-admin"] == nil ||
-		config.Contexts["plinth"] != nil || config.Contexts["more"] == nil {
+	if config, _ := parse(out); err != nil || config.Clusters["plinth"] == nil ||
+		config.AuthInfos["plinth-admin"] == nil || config.Contexts["plinth"] != nil || config.Contexts["more"] == nil {
 		t.Errorf("what another context uses is gone: %v\n%s", err, out)
 	}
 }

@@ -12,7 +12,8 @@
 // that programs and people use, and then checks its own work: the result has to have the value that is computed from
 // the parsed file. A file that is written in another way is an error, and stays as it is.
 //
-// [Cut] takes such an entry away in the same way. [Write] and [Remove] do this with a file, under the lock of client-go.
+// [Cut] takes such an entry away in the same way. [Write] and [Remove] do this with a file, under the lock of
+// client-go.
 package kubeconfig
 
 import (

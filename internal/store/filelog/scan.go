@@ -63,8 +63,8 @@ func (s *scanner) chunk(at int64) (kind byte, body []byte, end int64, sound bool
 	return kind, body, at + int64(length), binary.LittleEndian.Uint32(b) == s.sum(i, i+length), nil
 }
 
-// sum is the checksum of the chunk that is block[i:j]. In a block that reads back, each chunk is summed by itself, which
-// is faster than to prepare the sums of all parts.
+// sum is the checksum of the chunk that is block[i:j]. In a block that reads back, each chunk is summed by itself,
+// which is faster than to prepare the sums of all parts.
 func (s *scanner) sum(i, j int) uint32 {
 	if s.searching {
 		return s.sums.masked(i+6, j)
