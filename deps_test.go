@@ -186,7 +186,7 @@ var allowed = map[string][]string{
 	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir",
 		"internal/etcdstub", "internal/expiry", "internal/kubeconfig", "internal/occupant", "internal/plane",
 		"internal/product", "internal/server", "internal/storage", "internal/store", "internal/store/filelog",
-		"internal/systemd", "merge", "object", "schema"},
+		"internal/systemd", "merge", "object", "plinthtest", "schema"},
 
 	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine",
 		"internal/features", "internal/objectmeta"},

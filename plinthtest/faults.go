@@ -14,12 +14,12 @@ import (
 
 // On selects requests of the code under test. Empty members select all.
 type On struct {
-	Verb      string // as in Request.Verb; "write" is all that change something
-	Resource  string // "deployments", or with a subresource "deployments/status"
-	Namespace string
-	Name      string
-	User      string // or field manager, or program, as for Log.By
-	Nth       int    // only the nth of the requests that match, from 1; 0: all
+	Verb      string `json:"verb"`     // as in Request.Verb; "write" is all that change something
+	Resource  string `json:"resource"` // "deployments", or with a subresource "deployments/status"
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	User      string `json:"user"` // or field manager, or program, as for Log.By
+	Nth       int    `json:"nth"`  // only the nth of the requests that match, from 1; 0: all
 }
 
 // Effect is what happens to a request.

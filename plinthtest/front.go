@@ -34,8 +34,11 @@ type front struct {
 	idle     sync.Cond
 	log      []*Request
 	rules    []*Rule
-	limit    int    // over is called when there are more requests; 0: never
-	over     func() // ends the code under test
+	// callers are who clients at the port are, by their tokens, besides those that the plane knows.
+	callers map[string]*caller
+	sent    map[string]int64 // bytes of the watches at the port that have a name (watchHeader)
+	limit   int              // over is called when there are more requests; 0: never
+	over    func()           // ends the code under test
 }
 
 func newFront(p *Plane) *front {
@@ -121,8 +124,15 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if f.plane.bubble {
 		endless(r)
 	}
+	if id := r.Header.Get(watchHeader); id != "" {
+		w = f.counted(id, w)
+		defer f.uncount(id)
+	}
 	s := f.plane.current()
 	from, local := r.Context().Value(callerKey{}).(*caller)
+	if !local {
+		from, local = f.caller(r)
+	}
 	ctx := r.Context()
 	if local {
 		ctx = auth.As(ctx, &access.Identity{User: from.user})
@@ -325,17 +335,22 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // Request is a request of the code under test, as it was recorded.
 type Request struct {
-	Time    time.Time // by the clock of the plane
-	User    string    // "" if the credentials were not valid
-	Agent   string    // the User-Agent
-	Manager string    // the field manager: of the request, or the first word of Agent
+	Time    time.Time `json:"time"`    // by the clock of the plane
+	User    string    `json:"user"`    // "" if the credentials were not valid
+	Agent   string    `json:"agent"`   // the User-Agent
+	Manager string    `json:"manager"` // the field manager: of the request, or the first word of Agent
 	// Verb is that of authorization (get, list, watch, create, update, patch, delete, deletecollection), or apply.
-	Verb                                  string
-	Path                                  string
-	Group, Version, Resource, Subresource string // "" outside of the resources
-	Namespace, Name                       string // the Name of a create may end with "*": it is generated
-	DryRun                                bool
-	Code                                  int // the status of the answer; 0: it has not come, or the connection broke
+	Verb string `json:"verb"`
+	Path string `json:"path"`
+	// Group to Subresource are "" outside of the resources.
+	Group       string `json:"group"`
+	Version     string `json:"version"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"` // of a create it may end with "*": it is generated
+	DryRun      bool   `json:"dryRun"`
+	Code        int    `json:"code"` // the status of the answer; 0: it has not come, or the connection broke
 
 	number  int // in the order of the requests, from 1
 	batches int // of a watch: how often events were written

@@ -16,8 +16,11 @@ import (
 type Ref struct {
 	// Group is "apps", and Resource "deployments"; the core group is "". Version may be "", as all versions are of the
 	// same objects.
-	Group, Version, Resource string
-	Namespace, Name          string
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // String is "apps/deployments default/web".
@@ -34,10 +37,10 @@ func (o Ref) String() string {
 
 // Revision is an object after one of its changes.
 type Revision struct {
-	ResourceVersion int64
-	Deleted         bool
+	ResourceVersion int64 `json:"resourceVersion"`
+	Deleted         bool  `json:"deleted"`
 	// Object is the object as it is stored, as JSON; if it was deleted, as it was before.
-	Object json.RawMessage
+	Object json.RawMessage `json:"object"`
 }
 
 // historyLimit is how many changes the history of a plane has at most. Older ones are forgotten.

@@ -41,19 +41,23 @@ func (p *Plane) Snapshot() *Image {
 // requests and the history begin anew. No request may be under way.
 func (p *Plane) Reset(t testing.TB, image *Image) {
 	t.Helper()
+	if err := p.reset(t.Context(), image); err != nil {
+		t.Fatalf("plinthtest: %v", err)
+	}
+}
+
+func (p *Plane) reset(ctx context.Context, image *Image) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, followed := p.plane, p.history
 	p.front.endWatches()
 	err := old.Close()
 	followed.close()
-	if beginErr := p.begin(t.Context(), image.state, old.Store.Revision()+1); beginErr != nil {
-		t.Fatalf("plinthtest: %v", errors.Join(err, beginErr))
+	if beginErr := p.begin(ctx, image.state, old.Store.Revision()+1); beginErr != nil {
+		return errors.Join(err, beginErr)
 	}
 	p.front.forget()
-	if err != nil {
-		t.Errorf("plinthtest: %v", err)
-	}
+	return err
 }
 
 // keys are those that the planes of a process share, so that tokens and certificates of one are valid at another.
@@ -188,6 +192,7 @@ func (img *Image) withDefinitions(ctx context.Context, all []*definitions, bubbl
 type definitions struct {
 	fsys  fs.FS
 	globs []string
+	known *read // they were read already; nil: they were not
 }
 
 // read are the definitions that were read from a file system.
@@ -202,6 +207,9 @@ func (d *definitions) read() (*read, error) {
 	type source struct {
 		fsys  any
 		globs string
+	}
+	if d.known != nil {
+		return d.known, nil
 	}
 	key := source{d.fsys, fmt.Sprintf("%q", d.globs)}
 	comparable := d.fsys != nil && reflect.ValueOf(d.fsys).Comparable()
@@ -220,14 +228,8 @@ func (d *definitions) read() (*read, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects, err := object.Documents(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		for _, o := range objects {
-			if o.At("kind").Str() == "CustomResourceDefinition" {
-				made.objects = append(made.objects, o)
-			}
+		if err := made.add(name, text); err != nil {
+			return nil, err
 		}
 	}
 	if len(made.objects) == 0 {
@@ -238,6 +240,20 @@ func (d *definitions) read() (*read, error) {
 		return found.(*read), nil
 	}
 	return made, nil
+}
+
+// add adds the definitions in a text.
+func (r *read) add(name string, text []byte) error {
+	objects, err := object.Documents(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, o := range objects {
+		if o.At("kind").Str() == "CustomResourceDefinition" {
+			r.objects = append(r.objects, o)
+		}
+	}
+	return nil
 }
 
 // files are the names of the files, sorted, each of them once.

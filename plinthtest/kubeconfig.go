@@ -21,10 +21,12 @@ import (
 // port is the listener of a plane, if there is one.
 type port struct {
 	mu     sync.Mutex
-	http   *http.Server
+	http   *http.Server // nil: there is none
 	done   chan error
-	folder string
-	file   string // the kubeconfig
+	url    string
+	admin  pki.Pair
+	folder string // of file
+	file   string // the kubeconfig; "": there is none
 }
 
 // Kubeconfig returns the file name of the administrator's kubeconfig. From its first call on the plane accepts
@@ -33,58 +35,75 @@ type port struct {
 // call it first.
 func (p *Plane) Kubeconfig() string {
 	p.t.Helper()
-	file, err := p.listen()
+	entry, err := p.listen()
+	if err == nil {
+		err = p.port.write(entry)
+	}
 	if err != nil {
 		p.t.Fatalf("plinthtest: Kubeconfig: %v", err)
 	}
-	return file
+	return p.port.file
 }
 
-func (p *Plane) listen() (string, error) {
+// write writes the kubeconfig, on the first call.
+func (p *port) write(entry *kubeconfig.Entry) (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file != "" {
+		return nil
+	}
+	if p.folder, err = os.MkdirTemp("", "plinthtest"); err != nil {
+		return err
+	}
+	file := filepath.Join(p.folder, "kubeconfig")
+	if err := kubeconfig.Write(context.Background(), file, entry); err != nil {
+		return errors.Join(err, os.RemoveAll(p.folder))
+	}
+	p.file = file
+	return nil
+}
+
+// listen opens the port, on the first call, and returns the administrator's access to it.
+func (p *Plane) listen() (*kubeconfig.Entry, error) {
 	if p.bubble {
-		return "", errors.New("a bubble has no sockets: virtual time does not pass while a goroutine waits for one")
+		return nil, errors.New("a bubble has no sockets: virtual time does not pass while a goroutine waits for one")
 	}
 	p.port.mu.Lock()
 	defer p.port.mu.Unlock()
-	if p.port.file != "" {
-		return p.port.file, nil
+	authority := sharedKeys(p.bubble).authority
+	if p.port.http == nil {
+		serving, admin, err := certificates(authority)
+		if err != nil {
+			return nil, err
+		}
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		p.port.url, p.port.admin = "https://"+listener.Addr().String(), admin
+		p.port.http = &http.Server{Handler: p.front, TLSConfig: serving, ConnContext: auth.Remember}
+		p.port.done = make(chan error, 1)
+		go func() { p.port.done <- p.port.http.ServeTLS(listener, "", "") }()
 	}
-	serving, admin, err := certificates(sharedKeys(p.bubble).authority)
-	if err != nil {
-		return "", err
-	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	if p.port.folder, err = os.MkdirTemp("", "plinthtest"); err != nil {
-		return "", errors.Join(err, listener.Close())
-	}
-	file := filepath.Join(p.port.folder, "kubeconfig")
-	if err := kubeconfig.Write(context.Background(), file, &kubeconfig.Entry{Name: "plinth", User: "plinth-admin",
-		Server: "https://" + listener.Addr().String(), Authority: sharedKeys(p.bubble).authority.PEM, Cert: admin.Cert,
-		Key: admin.Key}); err != nil {
-		return "", errors.Join(err, listener.Close(), os.RemoveAll(p.port.folder))
-	}
-	p.port.http = &http.Server{Handler: p.front, TLSConfig: serving, ConnContext: auth.Remember}
-	p.port.done = make(chan error, 1)
-	go func() { p.port.done <- p.port.http.ServeTLS(listener, "", "") }()
-	p.port.file = file
-	return file, nil
+	return &kubeconfig.Entry{Name: "plinth", User: "plinth-admin", Server: p.port.url, Authority: authority.PEM,
+		Cert: p.port.admin.Cert, Key: p.port.admin.Key}, nil
 }
 
 // close ends the connections.
 func (p *port) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.file == "" {
+	if p.http == nil {
 		return nil
 	}
 	err := p.http.Close()
 	if ended := <-p.done; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
-	return errors.Join(err, os.RemoveAll(p.folder))
+	if p.folder != "" {
+		err = errors.Join(err, os.RemoveAll(p.folder))
+	}
+	return err
 }
 
 // certificates makes the TLS configuration of the listener, and the administrator's client certificate.

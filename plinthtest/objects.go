@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 
 	"plinth/internal/access"
@@ -73,13 +72,13 @@ func send(ctx context.Context, s *plane.Plane, method, path string, body object.
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "plinthtest")
-	answer := httptest.NewRecorder()
+	answer := &buffered{header: http.Header{}}
 	s.Handler().ServeHTTP(answer, request)
-	parsed, err := object.ParseJSON(answer.Body.Bytes())
+	parsed, err := object.ParseJSON(answer.body.Bytes())
 	if err != nil {
-		return object.Nil, fmt.Errorf("%d %s", answer.Code, answer.Body)
+		return object.Nil, fmt.Errorf("%d %s", answer.code, answer.body.Bytes())
 	}
-	if !slices.Contains([]int{http.StatusOK, http.StatusCreated, http.StatusAccepted}, answer.Code) {
+	if !slices.Contains([]int{http.StatusOK, http.StatusCreated, http.StatusAccepted}, answer.code) {
 		return object.Nil, errors.New(parsed.Value.At("message").Str())
 	}
 	return parsed.Value, nil

@@ -17,25 +17,30 @@ import (
 // fields is owned if all fields below it are that have an owner.
 func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 	t.Helper()
+	for _, wrong := range p.notOwned(o, manager, paths) {
+		t.Errorf("plinthtest: %s", wrong)
+	}
+}
+
+// notOwned says what is wrong with the ownership of an object.
+func (p *Plane) notOwned(o Ref, manager string, paths []string) (wrong []string) {
 	if _, ok := p.key(o); !ok {
-		t.Errorf("plinthtest: there is no type of %s", o)
-		return
+		return []string{fmt.Sprintf("there is no type of %s", o)}
 	}
 	v := p.live(o)
 	if v == nil {
-		t.Errorf("plinthtest: there is no %s", o)
-		return
+		return []string{fmt.Sprintf("there is no %s", o)}
 	}
 	owners, err := merge.Owners(parse(v), nil)
 	if err != nil {
-		t.Errorf("plinthtest: %s: %v", o, err)
-		return
+		return []string{fmt.Sprintf("%s: %v", o, err)}
 	}
 	for _, path := range paths {
-		if wrong := notOwned(owners, manager, "."+strings.TrimPrefix(path, ".")); wrong != "" {
-			t.Errorf("plinthtest: %s does not own %s of %s: %s", manager, path, o, wrong)
+		if why := notOwned(owners, manager, "."+strings.TrimPrefix(path, ".")); why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s does not own %s of %s: %s", manager, path, o, why))
 		}
 	}
+	return wrong
 }
 
 // notOwned says why a manager does not own a path; "" if it does.
@@ -88,6 +93,13 @@ const fightLength = 4
 // values.
 func (p *Plane) NoFights(t testing.TB) {
 	t.Helper()
+	for _, fight := range p.fights() {
+		t.Errorf("plinthtest: %s", fight)
+	}
+}
+
+// fights describes what NoFights looks for.
+func (p *Plane) fights() (all []string) {
 	changes := map[store.Key]*disputes{}
 	for _, r := range p.past().all() {
 		if r.New == nil {
@@ -107,9 +119,10 @@ func (p *Plane) NoFights(t testing.TB) {
 	})
 	for _, k := range keys {
 		for _, path := range slices.Sorted(maps.Keys(changes[k].fights)) {
-			t.Errorf("plinthtest: %s: two managers fight about %s: %s", k, path, changes[k].fights[path])
+			all = append(all, fmt.Sprintf("%s: two managers fight about %s: %s", k, path, changes[k].fights[path]))
 		}
 	}
+	return all
 }
 
 // fieldChange is a change of a field: by whom, and to which value.

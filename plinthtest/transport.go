@@ -19,10 +19,10 @@ import (
 
 // User is who sends a request.
 type User struct {
-	Name   string
-	Groups []string // system:authenticated is added
-	UID    string
-	Extra  map[string][]string
+	Name   string              `json:"name"`
+	Groups []string            `json:"groups"` // system:authenticated is added
+	UID    string              `json:"uid"`
+	Extra  map[string][]string `json:"extra"`
 }
 
 // Transport returns the transport of a client of the plane: of its administrator, or of a user. Which user a request
@@ -31,10 +31,15 @@ type User struct {
 func (p *Plane) Transport(as ...User) http.RoundTripper {
 	user := administrator
 	if len(as) > 0 {
-		user = access.User{Name: as[0].Name, UID: as[0].UID, Extra: as[0].Extra,
-			Groups: append(slices.Clip(as[0].Groups), access.Authenticated)}
+		user = as[0].identity()
 	}
 	return &transport{front: p.front, user: user}
+}
+
+// identity is the user as the server knows one.
+func (u *User) identity() access.User {
+	return access.User{Name: u.Name, UID: u.UID, Extra: u.Extra,
+		Groups: append(slices.Clip(u.Groups), access.Authenticated)}
 }
 
 // Driver returns a transport of the administrator for the test itself: no fault concerns its requests, and they are

@@ -92,11 +92,12 @@ func TestServersInTheBackground(t *testing.T) {
 	if got := completeIn(t, env, "status", ""); got != "default\ndev" {
 		t.Errorf("completion: %s", got)
 	}
-	if out, code, errs := ran(t, env, "stop", "dev", "--delete"); code != 0 || !strings.Contains(out, "context plinth-dev in") {
+	if out, code, errs := ran(t, env, "stop", "dev", "--delete"); code != 0 ||
+		!strings.Contains(out, "context plinth-dev in") {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
-	if after, err := os.ReadFile(kubeconfig); err != nil || strings.Contains(string(after), "dev") ||
-		!strings.Contains(string(after), "clusters:\n- name: plinth\n") ||
+	if after, err := os.ReadFile(kubeconfig); err != nil || strings.Contains(string(after), "plinth-dev") ||
+		!strings.Contains(string(after), "  name: plinth\n") ||
 		!strings.Contains(string(after), "- name: prod\n  cluster: {server: 'https://prod'}\n") {
 		t.Errorf("the context of a server that is gone: %v\n%s", err, after)
 	}

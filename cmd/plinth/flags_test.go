@@ -166,7 +166,7 @@ func TestStatuses(t *testing.T) {
 		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 20 || count[refused] < 1 ||
 			count[plinthOnly] != 11) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
-			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+3 {
+			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+4 {
 			t.Errorf("%s has %v", program, count)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"plinth/internal/plane"
 	"plinth/internal/server"
+	"plinth/plinthtest"
 )
 
 const testProgram = "plinth test-server"
@@ -29,6 +30,7 @@ const testProgram = "plinth test-server"
 type testSettings struct {
 	*settings
 	readyJSON bool
+	planes    bool
 	manifests []string
 }
 
@@ -69,6 +71,8 @@ func ownTestFlags(s *testSettings) section {
 	return section{"Test server", []row{
 		{"ready-json", boolean(&s.readyJSON), plinthOnly,
 			"print one line of JSON on standard output when the server is ready, and nothing else", ""},
+		{planesFlag, boolean(&s.planes), plinthOnly,
+			"make control planes that are asked for by HTTP, as docs/test-planes.md describes, until standard input ends", ""},
 		{"manifests", array(&s.manifests), plinthOnly,
 			"a file, or a directory of files, of objects in YAML or JSON that are applied before the server is ready, " +
 				"definitions first; may be repeated", ""},
@@ -86,6 +90,7 @@ type readyLine struct {
 	Token      string `json:"token"`                // a bearer token of an administrator
 	Kubeconfig string `json:"kubeconfig,omitempty"` // the file that was written, if one was requested
 	PID        int    `json:"pid"`
+	Planes     int    `json:"planes,omitempty"` // with --planes: the version of the interface at host
 }
 
 func testServerCommand() *cobra.Command {
@@ -102,6 +107,9 @@ func testServerCommand() *cobra.Command {
 			if err := s.read(all, c.Flags()); err != nil {
 				return err
 			}
+			if s.planes {
+				return s.servePlanes(parent, c.Flags(), c.InOrStdin(), c.OutOrStdout())
+			}
 			if err := testServer(parent, s, c.Flags(), c.OutOrStdout()); err != nil {
 				return explainStart(testProgram, s.DataDir, all, c.Flags(), err)
 			}
@@ -113,12 +121,57 @@ func testServerCommand() *cobra.Command {
 		"authorization-mode", "token-auth-file", "enable-admission-plugins", "feature-gates", "log-level")
 }
 
+// planesFlag makes a test server one of many planes.
+const planesFlag = "planes"
+
+// servePlanes is `plinth test-server --planes`: control planes for the tests of one process, as plinthtest makes them.
+// Each has settings of its own, so the flags of a server mean nothing here. It ends with standard input, too: a pipe
+// that the process of the tests holds, which ends with it on every system, also if there is another process between.
+func (s *testSettings) servePlanes(parent int, flags *pflag.FlagSet, in io.Reader, out io.Writer) error {
+	var wrong error
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != planesFlag && f.Name != "ready-json" {
+			wrong = fmt.Errorf("--%s is for one server; with --%s each plane has settings of its own", f.Name, planesFlag)
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	began := time.Now()
+	endWith(parent)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // whatever its end is
+		os.Exit(0)
+	}()
+	service, err := plinthtest.NewService()
+	if err != nil {
+		return err
+	}
+	if err := s.announce(out, &readyLine{Host: service.URL(), CA: string(service.Authority()), Token: service.Token(),
+		PID: os.Getpid(), Planes: plinthtest.ServiceVersion}, time.Since(began)); err != nil {
+		return err
+	}
+	select {}
+}
+
+// endWith ends this process at a signal, and with its parent.
+func endWith(parent int) {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-end
+		os.Exit(0)
+	}()
+	go func() {
+		awaitNewParent(parent)
+		os.Exit(0)
+	}()
+}
+
 // testServer is `plinth test-server`: a server in memory that ends when a signal tells it to, or with the process that
 // started it, which is parent. It ends without closing anything: nothing that it has outlives the process, and a
 // test suite that is over does not wait for requests.
 func testServer(parent int, s *testSettings, flags *pflag.FlagSet, out io.Writer) error {
-	end := make(chan os.Signal, 1)
-	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
 	began := time.Now()
 	if !s.Controllers.Run("serviceaccount-controller") && !flags.Changed("enable-admission-plugins") &&
 		!flags.Changed("disable-admission-plugins") {
@@ -128,14 +181,7 @@ func testServer(parent int, s *testSettings, flags *pflag.FlagSet, out io.Writer
 	if err != nil {
 		return err
 	}
-	go func() {
-		<-end
-		os.Exit(0)
-	}()
-	go func() {
-		awaitNewParent(parent)
-		os.Exit(0)
-	}()
+	endWith(parent)
 	s.AdministratorToken = rand.Text()
 	running, err := server.Start(context.Background(), s.Config)
 	if err != nil {

@@ -394,3 +394,53 @@ func TestGreetingOfATestServer(t *testing.T) {
 		cmd.Wait()
 	}
 }
+
+// A process with planes makes one that is asked for, and ends with its standard input. Flags of one server mean nothing
+// to it.
+//
+// SPEC: BEY-7
+func TestPlanes(t *testing.T) {
+	p := &testServerProcess{Cmd: process("test-server", "--planes", "--ready-json")}
+	p.Stderr = t.Output()
+	in, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	p.out = bufio.NewReader(out)
+	line, err := p.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &p.readyLine)
+	}
+	if err != nil || p.Planes != 1 {
+		t.Fatalf("%v: %s", err, line)
+	}
+	if code, text := p.ask(t, "another", http.MethodPost, "/v1/planes", "{}"); code != http.StatusUnauthorized {
+		t.Errorf("without the token: %d %s", code, text)
+	}
+	if code, text := p.ask(t, p.Token, http.MethodPost, "/v1/planes", `{"colour":1}`); code != http.StatusBadRequest {
+		t.Errorf("a member that is not known: %d %s", code, text)
+	}
+	code, text := p.ask(t, p.Token, http.MethodPost, "/v1/planes", "{}")
+	var plane readyLine
+	if err := json.Unmarshal([]byte(text), &plane); err != nil || code != http.StatusOK {
+		t.Fatalf("%d %s: %v", code, text, err)
+	}
+	of := &testServerProcess{readyLine: plane}
+	if code, text := of.ask(t, plane.Token, http.MethodGet, "/api/v1/namespaces/default", ""); code != http.StatusOK {
+		t.Errorf("the plane: %d %s", code, text)
+	}
+	in.Close()
+	p.ended(t)
+	wrong := process("test-server", "--planes", "--controllers=*")
+	if out, err := wrong.CombinedOutput(); err == nil || !strings.Contains(string(out), "--controllers is for one server") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,3 @@
+module plinth/plinthtest/outside
+
+go 1.22
