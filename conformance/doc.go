@@ -11,8 +11,8 @@
 //     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints,
 //     etcdform, fairness, features, metrics.
 //   - client: do real clients and programs work, and what the pages say? clientgo, cbor, kubectl, apply, envtest,
-//     plinthtest, cluster, collection, controllers, certificates, nodes, operators, policies, aggregation, languages,
-//     guides.
+//     plinthtest, outside, cluster, collection, controllers, certificates, nodes, operators, policies, aggregation,
+//     languages, guides.
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd? etcd, services.
 //   - mutants: is a change of the rules noticed by the product's own tests?
