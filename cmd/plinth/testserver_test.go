@@ -440,7 +440,8 @@ func TestPlanes(t *testing.T) {
 	in.Close()
 	p.ended(t)
 	wrong := process("test-server", "--planes", "--controllers=*")
-	if out, err := wrong.CombinedOutput(); err == nil || !strings.Contains(string(out), "--controllers is for one server") {
+	if out, err := wrong.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "--controllers is for one server") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

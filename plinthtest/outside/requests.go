@@ -201,8 +201,8 @@ const (
 
 // Settle waits until nothing is left to do that can be seen from outside of the code under test: no request is under
 // way, every watch has sent all events, its client has read them and waits for the next one, and no controller of
-// Plinth has work. Code that has an event in hand, or in a queue, is not seen, and what waits for its time to come is not
-// waited for.
+// Plinth has work. Code that has an event in hand, or in a queue, is not seen, and what waits for its time to come is
+// not waited for.
 //
 // It returns an error when ctx ends, or after a minute if ctx has no deadline; the error says what was still going on.
 func (p *Plane) Settle(ctx context.Context) error {
