@@ -77,8 +77,9 @@ conformance: ## the tests that need the reference: builds it first (minutes the 
 upstream: build ## Kubernetes' own integration tests against bin/plinth, where they are (UPSTREAM_TESTS, PACKAGES): an hour
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
-suites: ## suites of controller-runtime and Cluster API that run on envtest, the webhook servers of operators, aggregated API servers, and the policies of a library, on Plinth and on the reference
+suites: ## suites of controller-runtime, Cluster API and JobSet that run on envtest, the webhook servers of operators, aggregated API servers, and the policies of a library, on Plinth and on the reference
 	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run 'TestSuites|TestThreeWays' -v
+	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 30m ./client/outside -run TestJobSet -v
 	cd conformance && OPERATORS=1 go test -count=1 -timeout 60m ./client/operators -v
 	cd conformance && AGGREGATION=1 go test -count=1 -timeout 30m ./client/aggregation -v
 	cd conformance && POLICIES=1 go test -count=1 -timeout 60m ./client/policies -v
