@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
 	"plinth/object"
@@ -41,23 +40,6 @@ func (b *bench) always(f func()) {
 			inside = false
 		}
 		return clock()
-	}
-}
-
-// A PUT that tries to create the object, and whose commit finds that another request has created it, becomes an update.
-//
-// SPEC: URI-4
-func TestCreateOnUpdateLosesTheRace(t *testing.T) {
-	b := newBench(t)
-	b.widgets.CreateOnUpdate = true
-	b.meanwhile(func() { b.create(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`) })
-	result, err := b.Update(t.Context(), b.request("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
-	b.must(result, err)
-	if by := b.value(result).At("spec", "by").Str(); by != "me" || result.Created {
-		t.Errorf("the PUT returned spec.by = %q, Created = %v; should be me, false", by, result.Created)
-	}
-	if got := b.value(b.must(b.Get(t.Context(), b.request("a"), ""))).At("spec", "by").Str(); got != "me" {
-		t.Errorf("the live object has spec.by = %q, should be me", got)
 	}
 }
 
@@ -179,20 +161,6 @@ func (c *endsWhenAsked) Err() error {
 	return nil
 }
 
-// SPEC: AUTH-3, URI-5
-func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
-	b := newBench(t)
-	b.namespaces.Held = func(object.Value) bool { return true }
-	b.beforeNaming(func() {
-		b.must(b.Delete(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, DeleteOptions{}))
-	})
-	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"a"}}`))
-	b.wants(err, 403, "being terminated")
-	if _, ok := b.store.Get(b.request("a").key()); ok {
-		t.Error("the object was created in the deleted namespace")
-	}
-}
-
 // bind is an operation that changes the widget a. wrote is called in each attempt.
 func (b *bench) bind(ctx context.Context, wrote func()) error {
 	rq := b.request("a")
@@ -205,60 +173,6 @@ func (b *bench) bind(ctx context.Context, wrote func()) error {
 	}
 	_, err := b.Create(ctx, rq, b.parse(`{"metadata":{"name":"a"},"target":"x"}`))
 	return err
-}
-
-// An operation, which admission sees once, notices that its namespace has changed since then: it fails if the namespace
-// is being deleted, and is repeated once otherwise.
-//
-// SPEC: URI-5
-func TestOperationInANamespaceThatChanges(t *testing.T) {
-	for name, c := range map[string]struct {
-		change  func(b *bench)
-		refused string
-	}{
-		"deleted": {func(b *bench) {
-			b.must(b.Delete(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, DeleteOptions{}))
-		}, "being terminated"},
-		"changed": {func(b *bench) {
-			b.must(b.Patch(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
-				Patch{Type: MergePatch, Body: []byte(`{"metadata":{"annotations":{"a":"b"}}}`)}))
-		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.namespaces.Held = func(object.Value) bool { return true }
-			b.create(`{"metadata":{"name":"a"}}`)
-			attempts := 0
-			b.beforeNaming(func() { c.change(b) })
-			err := b.bind(t.Context(), func() {
-				if attempts++; attempts > 2 {
-					t.Fatal("the operation is repeated again and again")
-				}
-			})
-			if c.refused != "" {
-				b.wants(err, 403, c.refused)
-			} else if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// A namespace that is changed, and not deleted, while an object is created in it repeats no step of the create.
-//
-// SPEC: URI-5
-func TestCreateInANamespaceThatChanges(t *testing.T) {
-	b := newBench(t)
-	validated := 0
-	b.widgets.Validate = func(context.Context, object.Value) field.ErrorList { validated++; return nil }
-	b.beforeNaming(func() {
-		b.must(b.Patch(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
-			Patch{Type: MergePatch, Body: []byte(`{"metadata":{"annotations":{"a":"b"}}}`)}))
-	})
-	b.create(`{"metadata":{"name":"a"}}`)
-	if validated != 1 {
-		t.Errorf("the object was validated %d times, should be once", validated)
-	}
 }
 
 // SPEC: LIST-5
