@@ -111,7 +111,7 @@ with its data, at the same port if that is free. Flags after -- are those of pli
 	}
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig to add the context to (default: the first file of "+
 		"KUBECONFIG, or ~/.kube/config); what else is in the file stays")
-	c.Flags().BoolVar(&o.current, setCurrentContext, false, "make it the current context; in a new kubeconfig it is")
+	c.Flags().BoolVar(&o.current, setCurrentContext, false, "make it the current context; in a kubeconfig without contexts it is")
 	c.Flags().DurationVar(&o.wait, "wait", time.Minute, "how long to wait until the server is ready")
 	return c
 }

@@ -22,7 +22,7 @@ func reportText(out io.Writer, v *verdict) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%d objects, %d refused, for %d reasons\n", len(v.sources), v.refused(), len(v.refusals))
+	_, err := fmt.Fprintf(out, "objects: %d, refused: %d, reasons: %d\n", len(v.sources), v.refused(), len(v.refusals))
 	return err
 }
 

@@ -143,7 +143,7 @@ func TestValidate(t *testing.T) {
 		"a/web.yaml:35: Gone g: nope.example.com/v1 is not served",
 		"broken.yaml:",
 		"policy.yaml:25: Secret bad: ",
-		"11 objects, 5 refused, for 8 reasons",
+		"objects: 11, refused: 5, reasons: 8",
 	} {
 		if len(lines) == 0 || !strings.HasPrefix(lines[0], want) {
 			t.Errorf("not %q:\n%s", want, text)
@@ -156,7 +156,7 @@ func TestValidate(t *testing.T) {
 	}
 	text, err = validated(t, map[string]string{"widgets.yaml": widgetCRD,
 		"w.yaml": "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: team}\nspec: {size: 1}\n"})
-	if err != nil || text != "2 objects, 0 refused, for 0 reasons\n" {
+	if err != nil || text != "objects: 2, refused: 0, reasons: 0\n" {
 		t.Errorf("%v\n%s", err, text)
 	}
 	text, err = validated(t, map[string]string{"a.yaml": "kind: X\n---\napiVersion: v1\nkind: X\n"}, "-o", "json")
@@ -232,7 +232,7 @@ func TestValidateKustomizations(t *testing.T) {
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+"/bin:/usr/bin")
 	files := map[string]string{"k/kustomization.yaml": "resources: [r.yaml]\n", "k/r.yaml": "x: 1\n"}
 	text, err := validated(t, files)
-	if codeOf(err) != exitFound || !strings.HasPrefix(text, "k:4: ConfigMap c: unknown field bad\n1 objects") {
+	if codeOf(err) != exitFound || !strings.HasPrefix(text, "k:4: ConfigMap c: unknown field bad\nobjects: 1,") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if _, err := plinth("validate", "./k/."); codeOf(err) != exitFound {

@@ -168,6 +168,9 @@ func TestCut(t *testing.T) {
 	if err != nil || string(out) != empty {
 		t.Errorf("%v:\n%s", err, out)
 	}
+	if again := merge(t, string(out), &entry); !strings.Contains(again, "\ncurrent-context: plinth\n") {
+		t.Errorf("the only context is not the current one:\n%s", again)
+	}
 	if _, err := Cut([]byte(whole), entry.Name, "https://other"); !errors.Is(err, ErrOther) {
 		t.Errorf("of another server: %v", err)
 	}

@@ -35,7 +35,7 @@ type Entry struct {
 	Server     string // URL
 	Authority  []byte // PEM, by which clients verify the server
 	Cert, Key  []byte // the user's, PEM
-	// Use makes the context the current one. In a new file it always is.
+	// Use makes the context the current one. In a file without contexts it always is, if none is named there.
 	Use bool
 }
 
@@ -65,6 +65,10 @@ func Merge(text []byte, e *Entry) ([]byte, error) {
 	if old.Kind() != object.Map || old.At("apiVersion").Str() != "v1" && !old.At("apiVersion").IsNull() ||
 		old.At("kind").Str() != "Config" && !old.At("kind").IsNull() {
 		return nil, errors.New("it is no kubeconfig")
+	}
+	if len(old.At("contexts").Items()) == 0 && old.At("current-context").Str() == "" {
+		first := *e
+		first.Use, e = true, &first
 	}
 	want, err := e.into(old)
 	if err != nil {
