@@ -3,16 +3,18 @@ package controller
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/internal/features"
+	"plinth/internal/scenario"
 	"plinth/object"
 )
 
@@ -21,160 +23,155 @@ import (
 //
 // SPEC: DEL-1
 func TestProtection(t *testing.T) {
+	scenario.Run(t, "testdata/protection.txt", func(t *testing.T, steps []string) (printed string) {
+		synctest.Test(t, func(t *testing.T) { printed = playProtection(t, steps) })
+		return printed
+	})
+}
+
+// playProtection plays a scenario beside the controllers that protect objects.
+func playProtection(t *testing.T, steps []string) string {
+	t.Helper()
 	set, _, err := features.Parse("GenericWorkload=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBenchOf(t, builtin.Config{Features: set}.Every())
+	p := &protectionPlayer{bench: newBenchOf(t, builtin.Config{Features: set}.Every())}
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
-	work.Go(func() {
-		(&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
-	})
+	defer func() { cancel(); work.Wait() }()
+	quiet := slog.New(slog.DiscardHandler)
+	work.Go(func() { (&Claims{Engine: p.Engine, Registry: p.Registry, Logger: quiet}).Run(ctx) })
 	for kind := range ProtectedKind(len(protected)) {
 		work.Go(func() {
-			(&Protection{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Kind: kind}).Run(ctx)
+			(&Protection{Engine: p.Engine, Registry: p.Registry, Logger: quiet, Kind: kind}).Run(ctx)
 		})
 	}
-	defer func() { cancel(); work.Wait() }()
-	to := func(resource, namespace, name string) *engine.Request {
-		group := map[string]string{"volumeattributesclasses": "storage.k8s.io", "podgroups": "scheduling.k8s.io"}[resource]
-		version := map[string]string{"podgroups": "v1beta1"}[resource]
-		return &engine.Request{Resource: b.Registry.Now().Find(group, cmp.Or(version, "v1"), resource),
-			Namespace: namespace, Name: name}
+	p.Make("namespaces", "", `{"metadata":{"name":"default"}}`)
+	for _, line := range steps {
+		p.step(line)
 	}
-	create := func(resource, namespace, name, rest string) {
-		t.Helper()
-		parsed, err := object.ParseJSON([]byte(`{"metadata":{"name":"` + name + `"}` + rest + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Create(ctx, to(resource, namespace, ""), parsed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remove := func(resource, namespace, name string) {
-		t.Helper()
-		zero := int64(0)
-		_, err := b.Delete(ctx, to(resource, namespace, name), engine.DeleteOptions{GracePeriodSeconds: &zero})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	finalizer := func(resource, namespace, name string) (has, gone bool) {
-		result, err := b.Get(ctx, to(resource, namespace, name), "")
-		if apierr.Is(err, apierr.NotFound) {
-			return false, true
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		obj, err := parsed(result.Object)
-		return obj.At("metadata", "finalizers").Len() > 0, err != nil
-	}
-	until := func(resource, namespace, name string, wantGone bool) {
-		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if has, gone := finalizer(resource, namespace, name); gone == wantGone && has != wantGone {
-				return
-			}
-		}
-		t.Fatalf("%s %s: not protected, or not removed", resource, name)
-	}
-	stays := func(resource, namespace, name string) {
-		t.Helper()
-		time.Sleep(50 * time.Millisecond)
-		if _, gone := finalizer(resource, namespace, name); gone {
-			t.Fatalf("%s %s is removed while it is in use", resource, name)
-		}
-	}
-	create("namespaces", "", "default", "")
-	const claimSpec = `,"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`
-	const volumes = `"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]`
-	create("persistentvolumeclaims", "default", "c", claimSpec)
-	until("persistentvolumeclaims", "default", "c", false)
-	create("pods", "default", "bound", `,"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}],`+volumes+`}`)
-	create("pods", "default", "free", `,"spec":{"containers":[{"name":"c","image":"i"}],`+volumes+`}`)
-	remove("persistentvolumeclaims", "default", "c")
-	stays("persistentvolumeclaims", "default", "c")
-	remove("pods", "default", "free")
-	stays("persistentvolumeclaims", "default", "c")
-	remove("pods", "default", "bound")
-	until("persistentvolumeclaims", "default", "c", true)
+	return p.printed.String()
+}
 
-	create("persistentvolumes", "", "v", `,"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"},"persistentVolumeReclaimPolicy":"Retain"}`)
-	until("persistentvolumes", "", "v", false)
-	setPhase := func(phase string) {
-		t.Helper()
-		rq := to("persistentvolumes", "", "v")
+// protectionPlayer plays what users do.
+type protectionPlayer struct {
+	*bench
+	printed strings.Builder
+}
+
+// protectedTypes are the types by the words of the steps. Those without a namespace are cluster-scoped.
+var protectedTypes = map[string]struct{ group, version, resource, namespace string }{
+	"claim":    {"", "v1", "persistentvolumeclaims", "default"},
+	"volume":   {"", "v1", "persistentvolumes", ""},
+	"class":    {"storage.k8s.io", "v1", "volumeattributesclasses", ""},
+	"podgroup": {"scheduling.k8s.io", "v1beta1", "podgroups", "default"},
+	"pod":      {"", "v1", "pods", "default"},
+}
+
+// step plays one step:
+//
+//	create claim NAME [class=NAME]
+//	create volume NAME
+//	create class NAME
+//	create podgroup NAME [finalizers=A,B]
+//	create pod NAME [node=NAME] [claim=NAME] [podgroup=NAME]
+//	phase TYPE NAME PHASE       set status.phase
+//	delete TYPE NAME            without a grace period
+//	show TYPE NAME              wait until no controller has anything to do, and print the object's finalizers
+func (p *protectionPlayer) step(line string) {
+	p.Helper()
+	s := scenario.Parse(line)
+	verb, kind, name := s.Word(0), s.Word(1), s.Word(2)
+	row := protectedTypes[kind]
+	rq := &engine.Request{Resource: p.Registry.Now().Find(row.group, cmp.Or(row.version, "v1"), row.resource),
+		Namespace: row.namespace, Name: name}
+	if rq.Resource == nil {
+		p.Fatalf("%s: there is no type %s", line, kind)
+	}
+	var err error
+	switch verb {
+	case "create":
+		var body object.Parsed
+		if body, err = object.ParseJSON([]byte(protectionBody(s, kind, name))); err == nil {
+			rq.Name = ""
+			_, err = p.Create(p.Context(), rq, body)
+		}
+	case "phase":
 		rq.Subresource = rq.Resource.Subresource("status")
-		if _, err := b.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch,
-			Body: []byte(`{"status":{"phase":"` + phase + `"}}`)}); err != nil {
-			t.Fatal(err)
-		}
+		body := fmt.Sprintf(`{"status":{"phase":%q}}`, s.Word(3))
+		_, err = p.Patch(p.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: []byte(body)})
+	case "delete":
+		zero := int64(0)
+		_, err = p.Delete(p.Context(), rq, engine.DeleteOptions{GracePeriodSeconds: &zero})
+	case "show":
+		synctest.Wait()
+		fmt.Fprintf(&p.printed, "%s %s: %s\n", kind, name, p.show(rq))
+	default:
+		p.Fatalf("%s: there is no such step", line)
 	}
-	setPhase("Bound")
-	remove("persistentvolumes", "", "v")
-	stays("persistentvolumes", "", "v")
-	setPhase("Released")
-	until("persistentvolumes", "", "v", true)
+	if err == nil {
+		err = s.Unused()
+	}
+	if err != nil {
+		p.Fatalf("%s: %v", line, err)
+	}
+}
 
-	create("volumeattributesclasses", "", "fast", `,"driverName":"d.example","parameters":{"a":"b"}`)
-	until("volumeattributesclasses", "", "fast", false)
-	create("persistentvolumeclaims", "default", "d", claimSpec[:len(claimSpec)-1]+`,"volumeAttributesClassName":"fast"}`)
-	until("persistentvolumeclaims", "default", "d", false)
-	remove("volumeattributesclasses", "", "fast")
-	stays("volumeattributesclasses", "", "fast")
-	remove("persistentvolumeclaims", "default", "d")
-	until("volumeattributesclasses", "", "fast", true)
+// protectionBody is the body of a create.
+func protectionBody(s *scenario.Step, kind, name string) string {
+	meta, rest := fmt.Sprintf(`"name":%q`, name), ""
+	switch kind {
+	case "claim":
+		rest = `"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}`
+		if class, ok := s.Option("class"); ok {
+			rest += fmt.Sprintf(`,"volumeAttributesClassName":%q`, class)
+		}
+	case "volume":
+		rest = `"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"},` +
+			`"persistentVolumeReclaimPolicy":"Retain"`
+	case "class":
+		return `{"metadata":{` + meta + `},"driverName":"d.example","parameters":{"a":"b"}}`
+	case "podgroup":
+		rest = `"schedulingPolicy":{"basic":{}}`
+		if finalizers, ok := s.Option("finalizers"); ok {
+			meta += `,"finalizers":["` + strings.ReplaceAll(finalizers, ",", `","`) + `"]`
+		}
+	case "pod":
+		rest = `"containers":[{"name":"c","image":"i"}]`
+		if node, ok := s.Option("node"); ok {
+			rest += fmt.Sprintf(`,"nodeName":%q`, node)
+		}
+		if claim, ok := s.Option("claim"); ok {
+			rest += fmt.Sprintf(`,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":%q}}]`, claim)
+		}
+		if group, ok := s.Option("podgroup"); ok {
+			rest += fmt.Sprintf(`,"schedulingGroup":{"podGroupName":%q}`, group)
+		}
+	}
+	return `{"metadata":{` + meta + `},"spec":{` + rest + `}}`
+}
 
-	const group = `,"spec":{"schedulingPolicy":{"basic":{}}}`
-	const protects = `,"finalizers":["scheduling.k8s.io/podgroup-protection","example.com/other"]`
-	member := func(name, group string) {
-		t.Helper()
-		create("pods", "default", name, `,"spec":{"nodeName":"n1","schedulingGroup":{"podGroupName":"`+group+
-			`"},"containers":[{"name":"c","image":"i"}]}`)
+// show prints the finalizers of an object, and whether it is being deleted.
+func (p *protectionPlayer) show(rq *engine.Request) string {
+	p.Helper()
+	result, err := p.Get(p.Context(), rq, "")
+	if apierr.Is(err, apierr.NotFound) {
+		return "gone"
 	}
-	create("podgroups", "default", "bare", group)
-	if has, gone := finalizer("podgroups", "default", "bare"); has || gone { // that is for the plugin to do
-		t.Errorf("a PodGroup without the finalizer: has %v, gone %v", has, gone)
+	if err != nil {
+		p.Fatal(err)
 	}
-	remove("podgroups", "default", "bare")
-	until("podgroups", "default", "bare", true)
-	create("podgroups", "default", `gang"`+protects+`,"namespace":"default`, group)
-	member("one", "gang")
-	member("two", "gang")
-	member("three", "gang-two")
-	remove("podgroups", "default", "gang")
-	stays("podgroups", "default", "gang")
-	remove("pods", "default", "one")
-	stays("podgroups", "default", "gang")
-	ended := to("pods", "default", "two")
-	ended.Subresource = ended.Resource.Subresource("status")
-	if _, err := b.Patch(ctx, ended, engine.Patch{Type: engine.MergePatch,
-		Body: []byte(`{"status":{"phase":"Succeeded"}}`)}); err != nil {
-		t.Fatal(err)
+	obj, err := parsed(result.Object)
+	if err != nil {
+		p.Fatal(err)
 	}
-	finalizers := func() (all []string) {
-		result, err := b.Get(ctx, to("podgroups", "default", "gang"), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		obj, err := parsed(result.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range obj.At("metadata", "finalizers").Items() {
-			all = append(all, v.Str())
-		}
-		return all
+	var words []string
+	if result.Object.Sidecar.Deleting {
+		words = append(words, "being deleted,")
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(finalizers()) > 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the finalizer of a PodGroup whose last Pod has ended stays")
-		}
+	for _, f := range obj.At("metadata", "finalizers").Items() {
+		words = append(words, f.Str())
 	}
-	if left := finalizers(); !slices.Equal(left, []string{"example.com/other"}) {
-		t.Errorf("left are %q", left)
-	}
+	return cmp.Or(strings.Join(words, " "), "no finalizers")
 }

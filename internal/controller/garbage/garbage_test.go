@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
+	"plinth/internal/scenario"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -28,6 +31,7 @@ type garbageBench struct {
 	stop    func()
 	late    func(task) bool // the tasks that begin late; nil for none
 	refuse  func(task) bool // the tasks that fail; nil for none
+	printed strings.Builder
 }
 
 func newGarbageBench(t *testing.T) *garbageBench {
@@ -136,7 +140,15 @@ func (y *garbageBench) references(owners []string) string {
 	return `"ownerReferences":[` + strings.Join(refs, ",") + `]`
 }
 
-// line executes one step of a scenario:
+// steps plays steps.
+func (y *garbageBench) steps(lines ...string) {
+	y.Helper()
+	for _, line := range lines {
+		y.step(line)
+	}
+}
+
+// step plays one step:
 //
 //	make NAME [OWNER…]     a new object
 //	hold NAME [OWNER…]     a new object with the finalizer a.b/c
@@ -147,7 +159,9 @@ func (y *garbageBench) references(owners []string) string {
 //	collect                start the collector
 //	wait                   wait until the collector has nothing to do
 //	kill                   stop the collector
-func (y *garbageBench) line(line string) {
+//	left                   wait, and print what is left (see left)
+//	events                 print the Events
+func (y *garbageBench) step(line string) {
 	y.Helper()
 	words := strings.Fields(line)
 	verb, words := words[0], words[1:]
@@ -189,6 +203,11 @@ func (y *garbageBench) line(line string) {
 		y.stop()
 	case "wait":
 		y.wait()
+	case "left":
+		y.wait()
+		fmt.Fprintln(&y.printed, cmp.Or(strings.Join(y.left(), " "), "nothing"))
+	case "events":
+		y.events()
 	default:
 		y.Fatalf("there is no %s", verb)
 	}
@@ -247,137 +266,53 @@ func (y *garbageBench) left() []string {
 	return left
 }
 
-// scenarios are steps, and the objects that are left after them (see left).
-var scenarios = []struct{ name, scenario, left string }{
-	{"background", "make a; make b a; make c b; make d; collect; delete a Background", "d"},
-	{"what came before the collector", "make a; make b a; make c b; make d; delete a Background; collect", "d"},
-	{"foreground", "make a; make b a!; make c b!; collect; delete a Foreground", ""},
-	{"foreground, begun before the collector", "make a; make b a!; make c b!; delete a Foreground; collect", ""},
-	{"orphans", "make a; make b a!; make c a b; collect; delete a Orphan", "b c[b]"},
-	{"orphans, begun before the collector", "make a; make b a!; make c a b; delete a Orphan; collect", "b c[b]"},
-	{"another owner", "make a; make x; make b a x; collect; delete a Background", "b[x] x"},
-	{"another owner, foreground", "make a; make x; make b a! x!; collect; delete a Foreground", "b[x!] x"},
-	{"both owners go", "make a; make x; make b a x; collect; delete a Background; delete x Background", ""},
-	{"a blocking dependent that is held", "make a; hold b a!; collect; delete a Foreground",
-		"a+{foregroundDeletion} b+[a!]{a.b/c}"},
-	{"and let go", "make a; hold b a!; collect; delete a Foreground; wait; let b", ""},
-	{"one that is held and does not block", "make a; hold b a; collect; delete a Foreground", "b+[a]{a.b/c}"},
-	{"a held one stops blocking", "make a; hold b a!; collect; delete a Foreground; wait; own b a", "b+[a]{a.b/c}"},
-	{"an owner that is held itself", "hold a; make b a; collect; delete a Background", "a+{a.b/c} b[a]"},
-	{"and in the foreground", "hold a; make b a!; collect; delete a Foreground", "a+{a.b/c}"},
-	{"never was there", "collect; make b a", ""},
-	{"never was there, but another one", "make x; collect; make b a x", "b[x] x"},
-	{"not any more", "make a; collect; delete a Background; wait; make b a", ""},
-	{"by another name", "make a; collect; make b a?", "a"},
-	{"by another UID", "make a; make b a@; collect", "a"},
-	{"another UID later", "make a; collect; make b; own b a@", "a"},
-	{"made again", "make a; make b a; delete a Background; make a; collect", "a"},
-	{"no owners any more", "make a; make b a; collect; own b; delete a Background", "b"},
-	{"in another namespace", "make n/a; collect; make b n/a", "n/a"},
-	{"of no namespace", "make /a; make b /a; make n/b /a; collect; delete /a Background", ""},
-	{"an owner in a namespace for one in none", "make a; make /b a; collect; delete a Background", "/b[a]"},
-	{"of a type that is not served", "make b -; collect", "b[none]"},
-	{"of a type that is not served, beside one that is gone", "collect; make b - a", "b[none,a]"},
-	{"of a type that is not served, in the foreground", "make a; make b - a!; collect; delete a Foreground",
-		"a+{foregroundDeletion} b[none,a!]"},
-	{"two", "make a; make b a; own a b; collect; delete a Background", ""},
-	{"two that block", "make a; make b a!; own a b!; collect; delete a Foreground", ""},
-	{"three that block", "make a; make b a!; make c b!; own a c!; collect; delete a Foreground", ""},
-	{"four of which two are held",
-		"make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; wait; let b; wait; let d", ""},
-	{"a held owner does not wait for one that does not block", "hold a; make b a!; make c a; collect; delete a Foreground",
-		"a+{a.b/c}"},
-	{"nor in the middle", "hold a; make b a!; hold c b; make d c; collect; delete a Foreground", "a+{a.b/c} c+[b]{a.b/c}"},
-	{"its own", "make a; own a a; collect; delete a Background", ""},
-	{"a cycle that nobody holds", "make a; make b a; own a b; collect", "a[b] b[a]"},
-	{"a cycle of which one is held by others", "hold a; make b a!; own a b!; collect; delete a Foreground",
-		"a+[b!]{a.b/c} b[a]"},
-	{"and it goes with that one", "hold a; make b a!; own a b!; collect; delete a Foreground; wait; let a", ""},
-	{"a diamond", "make a; make b a!; make c a!; make d b! c!; collect; delete a Foreground", ""},
-	{"a diamond of which one half stays",
-		"make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
-	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; wait; make c a!; wait; let b",
-		""},
-	{"a change of mind: orphan",
-		"make a; hold b a!; make c a; collect; delete a Foreground; wait; make d a; delete a Orphan", "b+{a.b/c} d"},
-	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; wait; kill; let b; collect", ""},
-	{"garbage that is to orphan its dependents", "make a; make b a; make c b; mark b orphan; collect; delete a Background",
-		"c"},
-	{"garbage that is to wait for its dependents",
-		"make a; make b a; hold c b!; mark b foregroundDeletion; collect; delete a Background",
-		"b+[a]{foregroundDeletion} c+[b!]{a.b/c}"},
-	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; wait",
-		""},
-}
-
 // What is left does not depend on which worker is first.
 //
 // SPEC: DEL-2, DEL-5
 func TestGarbage(t *testing.T) {
-	orders := []struct {
-		name string
-		late func(task) bool
-	}{
-		{"as they come", nil},
-		{"owners first", func(t task) bool { return t.what == examine }},
-		{"dependents first", func(t task) bool { return t.what == release }},
-		{"c late", func(t task) bool { return strings.HasSuffix(t.key.Name, "c") }},
-		{"d late", func(t task) bool { return strings.HasSuffix(t.key.Name, "d") }},
-	}
-	for _, scenario := range scenarios {
-		for _, order := range orders {
-			t.Run(scenario.name+"/"+order.name, func(t *testing.T) {
-				t.Parallel()
+	ways := map[string]scenario.Play{}
+	for name, late := range map[string]func(task) bool{
+		"as they come":     nil,
+		"owners first":     func(t task) bool { return t.what == examine },
+		"dependents first": func(t task) bool { return t.what == release },
+		"c late":           func(t task) bool { return strings.HasSuffix(t.key.Name, "c") },
+		"d late":           func(t task) bool { return strings.HasSuffix(t.key.Name, "d") },
+	} {
+		ways[name] = func(t *testing.T, steps []string) (printed string) {
+			synctest.Test(t, func(t *testing.T) {
 				y := newGarbageBench(t)
-				y.late = order.late
-				for line := range strings.SplitSeq(scenario.scenario, ";") {
-					y.line(strings.TrimSpace(line))
-				}
-				y.wait()
-				if left := strings.Join(y.left(), " "); left != scenario.left {
-					t.Errorf("%s\nleft %s\nwant %s", scenario.scenario, left, scenario.left)
-				}
+				y.late = late
+				y.steps(steps...)
+				printed = y.printed.String()
 			})
+			return printed
 		}
 	}
+	scenario.Variants(t, "testdata/garbage.txt", ways)
 }
 
-// A reference to an owner in another namespace is reported by an Event.
-//
-// SPEC: DEL-5
-func TestGarbageReportsNamespaces(t *testing.T) {
-	y := newGarbageBench(t)
-	for line := range strings.SplitSeq("make n/a; make a; collect; make b n/a a; make /c n/a; make d a@", ";") {
-		y.line(strings.TrimSpace(line))
-	}
-	y.wait()
-	list, err := y.List(t.Context(), y.Request("events", "", ""), engine.ListOptions{})
+// events prints the Events of the core group, without UIDs.
+func (y *garbageBench) events() {
+	y.Helper()
+	list, err := y.List(y.Context(), y.Request("events", "", ""), engine.ListOptions{})
 	if err != nil {
-		t.Fatal(err)
+		y.Fatal(err)
 	}
-	var told []string
+	var lines []string
 	for item := range list.Items {
 		event, err := engine.ObjectOf(item)
 		if err != nil {
-			t.Fatal(err)
+			y.Fatal(err)
 		}
-		about := event.At("involvedObject")
-		told = append(told, fmt.Sprintf("%s %s %s/%s: %s", event.At("metadata", "namespace").Str(), event.At("reason").Str(),
-			about.At("kind").Str(), about.At("name").Str(), event.At("message").Str()))
+		about, message := event.At("involvedObject"), event.At("message").Str()
+		for name, uid := range y.uids {
+			message = strings.ReplaceAll(message, uid, "<"+name+">")
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s/%s: %s\n", event.At("metadata", "namespace").Str(),
+			event.At("reason").Str(), about.At("kind").Str(), about.At("name").Str(), message))
 	}
-	slices.Sort(told)
-	want := []string{
-		fmt.Sprintf(
-			`default OwnerRefInvalidNamespace ClusterRole/c: ownerRef [v1/ConfigMap, namespace: , name: a, uid: %s] does not exist in namespace ""`, y.uids["n/a"]),
-		fmt.Sprintf(
-			`default OwnerRefInvalidNamespace ConfigMap/b: ownerRef [v1/ConfigMap, namespace: default, name: a, uid: %s] does not exist in namespace "default"`, y.uids["n/a"]),
-	}
-	if !slices.Equal(told, want) {
-		t.Errorf("told %q\nwant %q", told, want)
-	}
-	if left := strings.Join(y.left(), " "); left != "/c[n/a] a b[a] n/a" {
-		t.Errorf("left %s", left)
-	}
+	slices.Sort(lines)
+	y.printed.WriteString(strings.Join(lines, ""))
 }
 
 // counted is a writer that counts the look-ups of single objects: a store asks a writer that it does not know whether
@@ -428,15 +363,15 @@ func TestManyDanglingReferences(t *testing.T) {
 // SPEC: DEL-5
 func TestGarbageIsTriedAgain(t *testing.T) {
 	y := newGarbageBench(t)
-	y.line("make a")
+	y.steps("make a")
 	for i := range 100 {
-		y.line(fmt.Sprintf("make b%d a", i))
+		y.steps(fmt.Sprintf("make b%d a", i))
 	}
 	var refused atomic.Int64
 	y.refuse = func(t task) bool { return strings.HasSuffix(t.key.Name, "/b7") && refused.Add(1) <= 5 }
 	y.collect()
 	y.wait()
-	y.line("delete a Background")
+	y.steps("delete a Background")
 	y.wait()
 	if left := y.left(); len(left) > 0 || refused.Load() <= 5 {
 		t.Errorf("left %v after %d attempts", left, refused.Load())
@@ -449,9 +384,7 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 // SPEC: DEL-5
 func TestBlockerIsRemembered(t *testing.T) {
 	y := newGarbageBench(t)
-	for line := range strings.SplitSeq("make a; hold b a!; hold c a!; collect; delete a Foreground; wait", ";") {
-		y.line(strings.TrimSpace(line))
-	}
+	y.steps("make a", "hold b a!", "hold c a!", "collect", "delete a Foreground", "wait")
 	blocker := func(set string) string {
 		y.running.mu.Lock()
 		defer y.running.mu.Unlock()
@@ -478,7 +411,7 @@ func TestBlockerIsRemembered(t *testing.T) {
 	if blocked := of.blocked(t.Context()); !blocked || blocker("") != "default/b" {
 		t.Errorf("it is blocked: %v, by %s", blocked, blocker(""))
 	}
-	y.line("let b")
+	y.steps("let b")
 	y.wait()
 	if got := blocker(""); got != "default/c" {
 		t.Errorf("it is blocked by %s in the end", got)
@@ -490,13 +423,13 @@ func TestGarbageOfManyDependents(t *testing.T) {
 	const n = 2000
 	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
 		y := newGarbageBench(t)
-		y.line("make a")
+		y.steps("make a")
 		for i := range n {
-			y.line(fmt.Sprintf("make b%d a!", i))
+			y.steps(fmt.Sprintf("make b%d a!", i))
 		}
 		y.collect()
 		began := time.Now()
-		y.line("delete a " + policy)
+		y.steps("delete a " + policy)
 		y.wait()
 		t.Logf("%s: %v", policy, time.Since(began))
 		left := y.left()
