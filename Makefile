@@ -107,6 +107,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd tools && go test -count=1 -timeout 3h ./module -run TestRenamedRepository -full
 	cd release && go test -count=1 -timeout 3h . -run TestReproducible -full -v
 	cd docs/examples/testcontainers && go vet ./...
+	cd conformance && go test -count=1 -timeout 1h ./store/releases -last -v
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each

@@ -14,7 +14,8 @@
 //     plinthtest, outside, cluster, collection, controllers, certificates, nodes, operators, policies, aggregation,
 //     languages, guides.
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
-//   - store: do several servers, and a kube-apiserver beside them, share an etcd? etcd, services.
+//   - store: do several servers, and a kube-apiserver beside them, share an etcd, and two releases a directory? etcd,
+//     services, releases.
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - monitoring, a module of its own: are the alerts and the dashboard right, and their metrics served?
 //   - programs builds the programs that some of these tests run.

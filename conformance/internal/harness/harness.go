@@ -480,6 +480,21 @@ func Program() (string, error) {
 // releaseTags are the build tags of a release, as in the Makefile.
 const releaseTags = "grpcnotrace"
 
+// LastRelease returns the revision of the last release: the last tag, or without one a commit of ten days ago, or of
+// five.
+func LastRelease(ctx context.Context) (revision string, err error) {
+	before := func(time string) []string {
+		return []string{"rev-list", "-1", "--abbrev-commit", "--before=" + time, "HEAD"}
+	}
+	for _, words := range [][]string{{"describe", "--tags", "--abbrev=0"}, before("10 days ago"), before("5 days ago")} {
+		out, err := exec.CommandContext(ctx, "git", words...).Output()
+		if revision := strings.TrimSpace(string(out)); err == nil && revision != "" {
+			return revision, nil
+		}
+	}
+	return "", errors.New("there is neither a tag nor a commit of five days ago")
+}
+
 // ProgramAt returns a release of plinth built from a revision of the repository, in a work tree that is removed again.
 func ProgramAt(ctx context.Context, dir, revision string) (string, error) {
 	tree, program := filepath.Join(dir, "tree-"+revision), filepath.Join(dir, "plinth-"+revision)

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -49,29 +47,15 @@ var comparedRows = []compared{
 	{"watch", 10, (*bench).watchTurn},
 }
 
-// baseRevision is the revision of "base".
-func baseRevision(ctx context.Context) (string, error) {
-	before := func(time string) []string {
-		return []string{"rev-list", "-1", "--abbrev-commit", "--before=" + time, "HEAD"}
-	}
-	for _, words := range [][]string{{"describe", "--tags", "--abbrev=0"}, before("10 days ago"), before("5 days ago")} {
-		out, err := exec.CommandContext(ctx, "git", words...).Output()
-		if revision := strings.TrimSpace(string(out)); err == nil && revision != "" {
-			return revision, nil
-		}
-	}
-	return "", errors.New("-compare: there is neither a tag nor a commit of five days ago: name two builds")
-}
-
 // programOf is the program that a name stands for.
 func programOf(ctx context.Context, dir, name string) (string, error) {
 	switch name {
 	case "now":
 		return harness.Program()
 	case "base":
-		revision, err := baseRevision(ctx)
+		revision, err := harness.LastRelease(ctx)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("-compare: %w: name two builds", err)
 		}
 		return harness.ProgramAt(ctx, dir, revision)
 	}
