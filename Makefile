@@ -27,11 +27,11 @@ PLATFORMS :=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## start the server with its data in plinth-data/
-	go run -ldflags "$(LDFLAGS)" ./cmd/plinth serve
+run: build ## start the server with its data in plinth-data/
+	bin/plinth serve
 
 build: ## build bin/plinth
-	go build -tags grpcnotrace -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
+	@sh tools/compile.sh -tags grpcnotrace -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
 
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
@@ -40,6 +40,7 @@ man: ## write the man pages to bin/man
 	mkdir -p bin/man && go test ./cmd/plinth -run '^TestManPages$$' -man "$(CURDIR)/bin/man"
 
 test: lint ## what one runs while working: lint and the tests of the product
+	@sh tools/compile.sh -buildmode=archive -tags invariants ./...
 	go test -tags invariants ./...
 
 check: ## real clients, controllers and etcd, and what is recorded of kube-apiserver, against a spawned server, and a release for linux/amd64: twenty minutes
@@ -59,6 +60,7 @@ race: ## the product's tests under the race detector
 
 lint: ## formatting, vet and static checks
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w on the files above'; exit 1; }
+	@sh tools/compile.sh -buildmode=archive ./...
 	go vet ./...
 	go tool staticcheck ./...
 
