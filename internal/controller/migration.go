@@ -41,6 +41,7 @@ type Migrations struct {
 	Aggregator *aggregation.Aggregator
 	Now        func() time.Time // nil: time.Now
 	Busy       *pace.Busy       // nil: nobody asks
+	Observe    worklist.Observe
 }
 
 // The names of the controller and of the field managers of its parts, as in the reference.
@@ -92,7 +93,8 @@ func (c *Migrations) Run(ctx context.Context) {
 	if m.of == nil {
 		return // not served
 	}
-	tasks := worklist.Config[migrationTask, struct{}]{Do: m.do, Failed: m.failed, Busy: c.Busy}
+	tasks := worklist.Config[migrationTask, struct{}]{Do: m.do, Failed: m.failed, Busy: c.Busy,
+		Name: migrationController, Observe: c.Observe}
 	m.work, m.asking = worklist.New(ctx, tasks), worklist.New(ctx, tasks)
 	defer m.work.Wait()
 	defer m.asking.Wait()

@@ -15,6 +15,7 @@ import (
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
@@ -68,6 +69,7 @@ type Config struct {
 	// Nil functions are not called.
 	Issued      func(signer string, honored bool)
 	Unavailable func(name, reason string)
+	Worklists   worklist.Observe // is told what controllers have to do
 
 	Nodes nodes.Config // has Kubelets, BytesPerSecond and Metrics
 	// Aggregation has the Certificate and FollowRedirects. With EndpointsOnly the cluster IP of a Service is never used,

@@ -41,7 +41,7 @@ var controllerTable = []controllerRow{
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(p *Plane) func(context.Context) {
 			return (&garbage.Controller{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
-				Busy: &p.busy, Aggregator: p.Aggregator}).Run
+				Busy: &p.busy, Observe: p.config.Worklists, Aggregator: p.Aggregator}).Run
 		}},
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
 		func(p *Plane) func(context.Context) {
@@ -114,7 +114,8 @@ var controllerTable = []controllerRow{
 	{"storage-version-migrator-controller", "svm", "stores objects again for StorageVersionMigrations",
 		func(p *Plane) func(context.Context) {
 			return (&controller.Migrations{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
-				Aggregator: p.Aggregator, Now: p.config.Now, Busy: &p.busy}).Run
+				Aggregator: p.Aggregator, Now: p.config.Now, Busy: &p.busy,
+				Observe: p.config.Worklists}).Run
 		}},
 	{"storageversion-garbage-collector-controller", "storage-version-gc",
 		"removes what API servers that are gone have said about how they store objects",

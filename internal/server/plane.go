@@ -64,11 +64,12 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
 		return nil, err
 	}
-	issued, forwarded := metrics.NewCertificates(), metrics.NewNodes()
+	issued, forwarded, worklists := metrics.NewCertificates(), metrics.NewNodes(), metrics.NewWorklists()
 	s.counts.show(issued.Collectors()...)
 	s.counts.show(forwarded.Collectors()...)
+	s.counts.show(worklists)
 	s.counts.aggregation = metrics.NewAggregation()
-	p.Issued, p.Unavailable = issued.Issued, s.counts.aggregation.Unavailable
+	p.Issued, p.Unavailable, p.Worklists = issued.Issued, s.counts.aggregation.Unavailable, worklists.Observe()
 	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files,
 		BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
 	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client,

@@ -83,13 +83,6 @@ var absentMetrics = map[string]string{
 	"apiserver_cel_evaluation_duration_seconds":                  missingMetric,
 	"apiserver_webhooks_x509_insecure_sha1_total":                missingMetric,
 	"apiserver_webhooks_x509_missing_san_total":                  missingMetric,
-	"workqueue_adds_total":                                       missingMetric,
-	"workqueue_depth":                                            missingMetric,
-	"workqueue_longest_running_processor_seconds":                missingMetric,
-	"workqueue_queue_duration_seconds":                           missingMetric,
-	"workqueue_retries_total":                                    missingMetric,
-	"workqueue_unfinished_work_seconds":                          missingMetric,
-	"workqueue_work_duration_seconds":                            missingMetric,
 }
 
 // missingMetric is the reason of those that could be there.

@@ -169,7 +169,6 @@ func (t *taskObject) tell(ctx context.Context, ref reference, events *engine.Res
 		written = !apierr.Is(err, apierr.NotFound) // it has expired, or was refused
 	}
 	if !written {
-		const component = "garbage-collector-controller"
 		rq.Name = ""
 		_, err = t.Engine.Create(ctx, rq, object.Parsed{Value: object.Fields(
 			"metadata", object.Fields("name", text(e.name), "namespace", text(rq.Namespace)),

@@ -64,9 +64,13 @@ type Controller struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *pace.Busy       // nil: nobody asks
+	Observe  worklist.Observe
 	// Aggregator knows the backends. Nil: there are none.
 	Aggregator *aggregation.Aggregator
 }
+
+// component is the name of the controller, in Events and metrics.
+const component = "garbage-collector-controller"
 
 // task is one kind of work on one object.
 type task struct {
@@ -177,7 +181,8 @@ func (g *Controller) collector(ctx context.Context) *collector {
 func (c *collector) newWorklist(
 	ctx context.Context, do func(context.Context, task, notes) error,
 ) *worklist.List[task, notes] {
-	return worklist.New(ctx, worklist.Config[task, notes]{Do: do, Join: notes.and, Busy: c.Busy,
+	return worklist.New(ctx, worklist.Config[task, notes]{Do: do, Join: notes.and, Busy: c.Busy, Name: component,
+		Observe: c.Observe,
 		Failed: func(t task, err error) {
 			c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
 		}})

@@ -20,6 +20,7 @@ type List[Task comparable, Notes any] struct {
 	items   map[Task]*item[Task, Notes]
 	ready   []*item[Task, Notes] // items in state queued, oldest first
 	running int
+	closed  bool // by Wait
 	work    sync.WaitGroup
 }
 
@@ -32,6 +33,19 @@ type Config[Task comparable, Notes any] struct {
 	// Join returns the facts of both. Nil if notes say nothing.
 	Join func(Notes, Notes) Notes
 	Busy *pace.Busy // nil: nobody asks
+	// Name is the queue's in the metrics: that of its controller. Several lists may have one name.
+	Name    string
+	Observe Observe
+}
+
+// Observe are the functions that are told what a list does. Nil ones are not called.
+type Observe struct {
+	// Queued is called when tasks become ready, or, with a negative number, when ones are given up that were.
+	Queued func(name string, tasks int)
+	// Retried is called when a task has failed and is to be executed again.
+	Retried func(name string)
+	// Began is called when a task begins that was ready for so long. It returns what is called at its end.
+	Began func(name string, ready time.Duration) (ended func())
 }
 
 // item is a task on the list.
@@ -39,8 +53,9 @@ type item[Task comparable, Notes any] struct {
 	task     Task
 	notes    Notes
 	state    state
-	again    bool // added while it was executed
-	failures int  // in a row
+	again    bool      // added while it was executed
+	since    time.Time // of being queued; only for Observe
+	failures int       // in a row
 	last     string
 }
 
@@ -71,6 +86,9 @@ func New[Task comparable, Notes any](ctx context.Context, c Config[Task, Notes])
 func (l *List[Task, Notes]) Add(t Task, n Notes) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
 	i := l.items[t]
 	if i == nil {
 		i = &item[Task, Notes]{task: t, notes: n}
@@ -98,6 +116,12 @@ func (l *List[Task, Notes]) note(i *item[Task, Notes], n Notes) {
 func (l *List[Task, Notes]) queue(i *item[Task, Notes]) {
 	i.state = queued
 	l.Busy.Add(1)
+	if l.Observe.Queued != nil {
+		l.Observe.Queued(l.Name, 1)
+	}
+	if l.Observe.Began != nil {
+		i.since = time.Now()
+	}
 	l.ready = append(l.ready, i)
 	if l.running < AtOnce && l.ctx.Err() == nil {
 		l.running++
@@ -117,8 +141,13 @@ func (l *List[Task, Notes]) run() {
 		known := i.notes
 		var none Notes
 		i.notes = none
+		ended := func() {}
+		if l.Observe.Began != nil {
+			ended = l.Observe.Began(l.Name, time.Since(i.since))
+		}
 		l.mu.Unlock()
 		err := l.Do(l.ctx, i.task, known)
+		ended()
 		l.mu.Lock()
 		l.done(i, known, err)
 		l.Busy.Add(-1)
@@ -151,10 +180,13 @@ func (l *List[Task, Notes]) done(i *item[Task, Notes], known Notes, err error) {
 	rest := min(maxRest, minRest<<min(i.failures, 20))
 	i.failures++
 	i.state = resting
+	if l.Observe.Retried != nil {
+		l.Observe.Retried(l.Name)
+	}
 	time.AfterFunc(rest, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if i.state == resting {
+		if i.state == resting && !l.closed {
 			l.queue(i)
 		}
 	})
@@ -167,5 +199,16 @@ func (l *List[Task, Notes]) Len() int {
 	return len(l.items)
 }
 
-// Wait waits for the tasks that are being executed. It is called when the context of the list has ended.
-func (l *List[Task, Notes]) Wait() { l.work.Wait() }
+// Wait waits for the tasks that are being executed, and gives the others up. It is called when the context of the list
+// has ended.
+func (l *List[Task, Notes]) Wait() {
+	l.work.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.Busy.Add(-int64(len(l.ready)))
+	if l.Observe.Queued != nil && len(l.ready) > 0 {
+		l.Observe.Queued(l.Name, -len(l.ready))
+	}
+	l.ready = nil
+}
