@@ -18,12 +18,13 @@ import (
 // A place that is given back goes to the request that is next at once, under the lock: a request that arrives at that
 // moment cannot overtake it.
 //
-// A flow may hold all places while it is the only one, but fewer than there are processors if others have come lately
-// (crowded). For a flow that keeps all processors busy slows others down even if they never wait for a place: Go's
-// scheduler looks for what has arrived from the network when a processor has nothing else to do, and otherwise only
-// every 10 ms. And what is ready to run is not bounded by places alone: connections read, decrypt and route requests
-// before these come here. So while others have come lately, and there are more requests than places, no place is given
-// for a moment again and again, until the scheduler has run what was ready and has looked at the network (look).
+// A flow may hold all places while it is the only one, but fewer than there are processors if another flow has had a
+// request within the last seconds (crowded). A flow that keeps all processors busy slows others down even if they never
+// wait for a place, because Go's scheduler looks for what has arrived from the network when a processor has nothing to
+// do, and otherwise only every 10 ms. Places alone do not prevent that: connections read, decrypt and route requests
+// before these come here, and these goroutines are ready to run, too. So while it is crowded, and there are more
+// requests than places, the limiter now and then gives out no place until the scheduler has run what was ready and has
+// looked at the network (look).
 //
 // A request cannot be interrupted, and some take long. So that those of one level cannot keep out another one, a band
 // that holds no place, and has not spent more than its part, gets one beyond the number of places (beyond).
@@ -35,8 +36,8 @@ import (
 //
 //	account += held / weight    virtual time += Σ held / Σ weights of those that want or have places
 //
-// Who has wanted nothing begins with the virtual time, and not with what it has not used. And who has spent more
-// than others is overtaken by the virtual time, so nobody waits for ever, even if there are always new flows.
+// A flow that wanted nothing for a while begins with the virtual time: it cannot save up what it did not use. The
+// virtual time overtakes a flow that has spent more than others, so none waits for ever, even if new ones always come.
 type Limiter struct {
 	began   time.Time // the origin of all times here
 	waiters atomic.Int32
@@ -100,8 +101,9 @@ type flow struct {
 	index       int    // in Band.waiting
 }
 
-// assumed is what a flow and its band are charged for when a request gets a place, until it is known how long it held
-// it. Without it, one flow would get all places that become free before the first of its requests is done.
+// assumed is the time that a flow and its band are charged when a request gets a place. It is replaced by the real time
+// when the place is given back. Without it, the flow that has spent least would get all places that become free until
+// the first of its requests gives one back.
 const assumed = 200 * time.Microsecond
 
 // patience is how long a request that sends keeps its place when others wait. To send is work, too, most of the work of
@@ -121,7 +123,7 @@ const lookEvery = 200 * time.Microsecond
 // longestDebt is by how much a flow or a band may have spent more than others when it begins to wait.
 const longestDebt = 100 * time.Millisecond
 
-// memory is for how long a flow counts after its last request has come.
+// memory is how long after its last request a flow still counts as one of several, see crowded.
 const memory = 10 * time.Second
 
 // New makes a Limiter with so many places, of which one flow may hold as many as most while others come, too.
@@ -222,7 +224,7 @@ func (l *Limiter) detach(p *Place) {
 	}
 }
 
-// crowded says whether more than one flow has come lately.
+// crowded says whether requests of more than one flow have come within memory.
 func (l *Limiter) crowded(now time.Duration) bool { return now-l.otherArrived < memory }
 
 // push makes a request wait.
@@ -301,7 +303,8 @@ func (l *Limiter) pull(p *Place) {
 	l.waiters.Add(-1)
 }
 
-// arm starts the timer if there is something to do for revoke.
+// arm sets the timer to the moment at which revoke may have something to do: a request has been sending for patience,
+// or the turn of a band without a place has come (beyond), with no place given back.
 func (l *Limiter) arm(now time.Duration) {
 	if l.waiting == 0 {
 		return
@@ -380,9 +383,9 @@ func (l *Limiter) giveBack(p *Place, now time.Duration) {
 	l.fill(now)
 }
 
-// look lets the scheduler look at the network if it is time for that. Until it has, no place is given. It takes as long
-// as what is ready to run, that of other requests and all else that the process does; places are given for at least as
-// long after that, so that requests cannot starve behind other work.
+// look lets the scheduler look at the network, if it is time to, and gives out no place until it has. That takes until
+// all goroutines that are ready have run, those of other work of the process, too. After it, places are given out for
+// at least as long, so that this other work takes at most half of the time from requests.
 func (l *Limiter) look(now time.Duration) {
 	if l.looking || l.present <= l.places || !l.crowded(now) || now-l.looked < max(lookEvery, l.took) {
 		return
@@ -414,7 +417,8 @@ func (l *Limiter) fill(now time.Duration) {
 	}
 }
 
-// charge charges a request for the time in which it has held its place.
+// charge charges the flow and the band of a request for the time in which it has held its place, less what they were
+// charged in advance (assumed), and advances the virtual time of the band's flows.
 func (l *Limiter) charge(p *Place, now time.Duration) {
 	f, b := p.flow, p.band
 	f.spent += now - p.since - p.paid
@@ -439,8 +443,8 @@ func (l *Limiter) serve(p *Place, now time.Duration) {
 	p.wake <- struct{}{} // has room: a request is woken once for each time that it waits
 }
 
-// next returns the request that is to get a place now; nil: there is none. Only flows that wait are looked at; as those
-// who wait have seats, they are some hundreds at most.
+// next returns the request that is to get a place now; nil: there is none. It is the oldest of the flow that has spent
+// least, in the band that has spent least. A linear search does, as only requests with seats wait: some hundreds.
 func (l *Limiter) next(now time.Duration) *Place {
 	most := l.places
 	if l.crowded(now) {

@@ -7,8 +7,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Place is the place of one request, which it may hold or not. Before Enter its methods do nothing: a request that
-// needs no place has the same code as one that does. It must not be copied after Enter.
+// Place is the place of one request, which it may hold or not. Before Enter the methods do nothing, so that requests
+// that need no place run the same code. It must not be copied after Enter.
 //
 // The goroutine of the request calls its methods. Others that work for it may call Leave and Return, too: while the
 // request itself is outside, as it is whenever it waits for them, these have no effect.
@@ -107,7 +107,8 @@ func (p *Place) end() {
 	p.band.limiter.detach(p)
 }
 
-// Leave gives the place back until Return, and says whether the request had one. Only then Return is to be called.
+// Leave gives the place back until Return, and says whether the request had one. If it had none, Return must not be
+// called.
 func (p *Place) Leave() bool {
 	if p == nil || p.band == nil {
 		return false

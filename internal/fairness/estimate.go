@@ -6,6 +6,19 @@ import (
 )
 
 // Estimates of the work of requests, as those of the reference with its gate SizeBasedListCostEstimate, which is on.
+//
+// The problem: a list of all Pods takes a thousand times as much memory and time as a GET, and its size is known only
+// when it is done. If each request took one seat, the seats of a level would not bound what its requests take. So the
+// bytes of a list are estimated from the number of objects of its type and their average size:
+//
+//	seats = ⌈ bytes / bytesPerSeat ⌉, at least 1 and at most widest
+//
+// A list that the reference reads from etcd is in its memory as a whole. With a limit and a selector, it may read half
+// of all objects to find those of one page. A list from memory is streamed, and takes memoryOfList at most. Plinth
+// streams both, and keeps to the reference's estimates, so that limits configured for one mean the same for the other.
+//
+// A write is small, but after its answer it is sent to every watch that may be interested. It has one seat while it
+// executes; then FinalSeats for FinalTime, of which the product is timePerEventSeat for every watchersPerSeat watches.
 
 const (
 	bytesPerSeat = 100_000

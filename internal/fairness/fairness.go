@@ -21,8 +21,8 @@ import (
 // Config is what a Fairness needs.
 type Config struct {
 	Seats int // of all levels together
-	// Places are how many requests execute at one time, and PlacesOfOne how many of one flow while others come. 0: twice
-	// the number of processors, and one fewer than processors.
+	// Places bounds how many requests execute at one time; 0: twice the number of processors. PlacesOfOne bounds those of
+	// one flow while other flows have requests; 0: one fewer than there are processors, at least one.
 	Places, PlacesOfOne int
 	// The collections of the two types. Nil: there are only the mandatory objects.
 	Schemas, Levels *store.Collection
@@ -129,9 +129,9 @@ func (f *Fairness) now() *config {
 	return f.digest()
 }
 
-// Ready returns an error if a FlowSchema or a PriorityLevelConfiguration cannot be read. It is not known which requests
-// it is for; they are served by what can be read. The reference, in which nothing but the mandatory objects has effect
-// then, would have all users share one level.
+// Ready returns an error if a FlowSchema or a PriorityLevelConfiguration cannot be read. The requests that the object
+// is for are classified by those that can be read. In the reference only the mandatory objects have effect then, so
+// that all users share one level.
 func (f *Fairness) Ready() error {
 	_, noSchema := f.schemas()
 	_, noLevel := f.specs()
@@ -216,6 +216,11 @@ const widestShare = 0.15
 
 // assign computes the seats that the levels have by their configuration, removes those that have ended, and divides the
 // seats. The caller holds mu.
+//
+//	nominal = ⌈ seats · shares / Σ shares ⌉    least = nominal − what it may lend    most = nominal + what it may borrow
+//
+// No request is estimated wider than widestShare of its level, nor so wide that a flow could not have one in each queue
+// of its hand: a wider one would wait until nearly all others of the level have ended.
 func (f *Fairness) assign() {
 	var shares float64
 	for name, l := range f.levels {
@@ -254,7 +259,21 @@ func (f *Fairness) assign() {
 // smoothing is how much of the demand of earlier periods remains after one: half of it after five minutes.
 const smoothing = 0.977
 
-// divide divides the seats anew by the demand since the last call. The caller holds mu.
+// divide divides the seats anew by the demand since the last call: levels lend what they do not need, and borrow from
+// those. The caller holds mu.
+//
+// The problem: what the levels will want in the next period is not known. By the demand of the last one alone, a level
+// that has rested for ten seconds would lend its seats, and have to wait for the next period when its requests come
+// back. So its demand is smoothed: it rises at once, to what was wanted most of the time (the mean and one standard
+// deviation), and falls to its half in five minutes.
+//
+//	smoothed = max(envelope, smoothing · smoothed + (1 − smoothing) · envelope),  envelope = mean + deviation
+//	lowest   = what it has used at most in the last period, between least and nominal
+//	least ≤ current ≤ most, for each level that has a limit
+//
+// First the exempt level gets what it has used at most. If the others cannot all have least, each has least all the
+// same; if they cannot all have lowest, each gets the same part of what lies between the two. Otherwise the seats are
+// divided in proportion to the targets (function divide).
 func (f *Fairness) divide() {
 	left, least, low := f.total, 0, 0
 	var limited []*Level
@@ -389,7 +408,7 @@ func (c Class) Widest() int { return c.match.widest }
 
 // Acquire waits until the request has the seats of t.Work, at most until the given time. If it is refused, retryAfter
 // is the number of seconds after which the client should try again. Otherwise it is 0, and the caller has to call
-// t.Release at the end. about is asked for by dumps, and must not change before.
+// t.Release at the end. Dumps read about until then, so it must not change.
 func (c Class) Acquire(ctx context.Context, t *Ticket, about *access.Attributes, until time.Time) (retryAfter int) {
 	m := c.match
 	if !m.exempt {

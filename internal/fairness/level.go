@@ -10,8 +10,9 @@ import (
 	"plinth/internal/execution"
 )
 
-// Level is a priority level: Queues with a lock, in which requests wait. The fields of its configuration belong to
-// Fairness.mu.
+// Level is a priority level: Queues with a lock, in which requests wait.
+//
+// Fairness.mu is locked before mu, and kinds.mu after it. No lock is held while a request waits or executes.
 type Level struct {
 	Name string
 
@@ -88,8 +89,8 @@ func newLevel(now time.Time, spec *levelSpec, band *execution.Band, k *kinds) *L
 		refusal: refusals{after: 1}, spec: spec, current: -1}
 }
 
-// forget drops the counts of flow schemas that do not send requests to the level any more, once it has none of theirs.
-// Names are any number. A schema that was used before it came back counts from 0.
+// forget drops the counts of flow schemas that do not send requests to the level any more, once it has none of theirs:
+// otherwise memory would grow with every name that a schema has ever had. A schema that comes back counts from 0.
 func (l *Level) forget(used map[*use]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,6 +261,9 @@ func (l *Level) observe() period {
 // refusals finds after how many seconds refused clients should try again. As TCP does with its window, it doubles the
 // time while many are refused, and lowers it in steps of a second when few are.
 //
+// A fixed time would either keep clients away from a level that has room again, or, while many are refused, have them
+// all come back each second, to be refused again.
+//
 //	1 ≤ after ≤ longestRetry
 //	seconds has the refusals of the seconds before second, oldest first
 type refusals struct {
@@ -286,17 +290,17 @@ func (r *refusals) add(second int64) int {
 	last := r.second
 	r.seconds = slices.DeleteFunc(r.seconds, func(c secondCount) bool { return last-c.second > keep })
 	r.second, r.count = second, 1
-	var lately int64
+	var recent int64
 	for _, c := range r.seconds {
 		if second-c.second <= r.after && c.second < second {
-			lately += c.count
+			recent += c.count
 		}
 	}
 	switch {
-	case second-r.raised >= r.after && lately >= 3*r.after:
+	case second-r.raised >= r.after && recent >= 3*r.after:
 		r.after = min(2*r.after, longestRetry)
 		r.raised = second
-	case lately < r.after && r.after > 1:
+	case recent < r.after && r.after > 1:
 		r.after--
 	}
 	return int(r.after)

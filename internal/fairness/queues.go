@@ -89,7 +89,7 @@ type Ticket struct {
 	length     int         // how many waited in its queue when it arrived, with it
 	next, prev *Ticket     // in a list of queue, or in Queues.unqueued
 
-	// What Level adds: wake is closed when the ticket is dispatched that waits; level is where it executes.
+	// Fields of Level: wake is closed when a ticket that waits is dispatched; level is the one that has admitted it.
 	wake     chan struct{}
 	level    *Level
 	use      *use
@@ -215,8 +215,9 @@ type Queues struct {
 	latest                     dispatchFigures
 }
 
-// dispatchFigures are virtual times at the last dispatch from a queue: R, the start of the request, and, over all
-// queues in which one waits, the bounds of the starts of the next ones, also less the work under way.
+// dispatchFigures are virtual times at the last dispatch from a queue: R, the start of the dispatched request, and the
+// earliest and latest nextR of all queues in which requests wait (next). expected has the same bounds after the work
+// that each queue's executing requests are assumed to need was subtracted.
 type dispatchFigures struct {
 	some           bool // there was one
 	r, start       SeatSeconds
@@ -375,6 +376,10 @@ func (q *Queues) exempt() bool { return q.shape.Queues < 0 }
 func (q *Queues) Idle() bool { return q.waiting == 0 && q.executing == 0 }
 
 // advance computes R. It comes first in each operation: the state so far has lasted until now.
+//
+//	R += min(queuedSeats, limit) / active · elapsed
+//
+// That is what each active queue has got since, if all were served equally.
 func (q *Queues) advance(now time.Time) {
 	since := now.Sub(q.last)
 	q.last = now
@@ -394,6 +399,8 @@ func (q *Queues) advance(now time.Time) {
 // epoch is what is subtracted from all virtual times before R overflows.
 const epoch = SeatSeconds(math.MaxUint64 / 2)
 
+// rewind subtracts epoch from all virtual times. Only their differences matter, and those stay: an active queue's nextR
+// is no older than the arrival of a request that waits or executes. An epoch is 29 years of a hundred seats.
 func (q *Queues) rewind() {
 	q.r -= epoch
 	q.rewound++
@@ -594,7 +601,10 @@ func (q *Queues) accommodates(seats int) bool {
 	return q.seatsInUse-q.keptInUse+seats <= q.open()
 }
 
-// bound sees to it that the next request of a queue is not dispatched before it arrived, in virtual time.
+// bound raises nextR of a queue to the arrival of its next request. Otherwise a queue that was empty for an hour would
+// be an hour behind all others, and its requests alone be dispatched until it has caught up.
+//
+//	first ticket t waits in q  ⇒  q.nextR ≥ t.arrivalR
 func (q *Queues) bound(one *queue) {
 	if t := one.waiting.first; t != nil && one.nextR < t.arrivalR {
 		one.nextR = t.arrivalR

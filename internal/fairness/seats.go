@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// want is what a level wants when the seats are divided: at least low, at most high, and target compared with others.
+// want is what a level wants when the seats are divided: at least low, at most high, and between these in proportion to
+// target.
 type want struct{ target, low, high float64 }
 
 // smallestTarget is the least target with which the division computes, so that no level is left out for all time.

@@ -15,10 +15,10 @@ import (
 //
 //	k is live in the state  ⇔  the bit of k is set in the value of Whole, as the state has it
 //
-// Whole is a key like any other: it can be written as a whole, by those who repair it. A change of it is a change of
-// each key whose bit it sets or clears, in the same commit of the state (records, below). Bytes of such a key are
-// empty: a bit does not say more. Its revision is that of the change that set it, or of the newest value if the changes
-// before that are not known.
+// Whole is a key like any other: controllers that repair allocations replace its value. A change of it changes each key
+// whose bit it sets or clears, in the same commit of the state (records, below). The value of such a key is empty: a
+// bit says no more. Its revision is that of the change that set the bit, or, where the state has not received that
+// change, that of the bitmap with which the state was loaded.
 //
 // A commit that changes such keys changes Whole, on the condition that it is as the state has it (Writer.compare). So
 // two commits that have nothing else in common cannot both succeed at the first attempt. In one process they take turns
@@ -30,8 +30,8 @@ import (
 type Bits struct {
 	Resource string    // of the keys
 	Whole    store.Key // what the Layout has at the path of the etcd key
-	// Names are the names of the keys whose bits are set, sorted. An error means that the value is none of this sort;
-	// then no key is live.
+	// Names are the names of the keys whose bits are set, sorted. An error means that the value is no bitmap; then no key
+	// is live.
 	Names func(data []byte) ([]string, error)
 	// Change sets and clears bits. data is nil if Whole does not exist. To set a bit that is set is an error: the state
 	// has not found it in a value that it could not read.
@@ -163,14 +163,15 @@ func (w *Writer) turn(ctx context.Context, t *transaction) (done func(), err err
 	}
 }
 
-// attempt is what a transaction depends on and writes besides its values, as of one look at the state.
+// attempt is what one attempt of a transaction compares, and writes besides its values. Each attempt computes it anew
+// from the state.
 type attempt struct {
 	compares []*etcdserverpb.Compare
 	bits     []byte // the new bitmap; nil: it does not change
 }
 
-// addBits adds the new bitmap to an attempt, and the comparison with the one that it is made of, which judged
-// preconditions depend on, too.
+// addBits adds the new bitmap to an attempt, and the comparison with the bitmap that it was computed from. The
+// preconditions of bits were judged by the same bitmap, so the comparison covers them, too.
 func (w *Writer) addBits(a *attempt, t *transaction, whole *store.Version) (err error) {
 	b := w.config.Bits
 	revision, data := int64(0), []byte(nil)

@@ -192,7 +192,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 				return store.Revisions{}, t.failed(err)
 			}
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			// It ended sooner than its time, with an etcd that was restored: the next attempt has another one.
+			// The lease is gone, as etcd was restored from a snapshot: the next attempt gets another one.
 			w.leases.drop()
 			w.witness.drop()
 		case witnessed && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
@@ -217,9 +217,13 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 // it was carried out; 0 if it was not, as far as the state has come; or ErrUnknown. refused is why it would not be
 // carried out now.
 //
-// What the state has received tells of a transaction by its changes. Where they cannot be another's, that is all. Where
-// they can, the witness says whose they are; if an attempt was made without, nobody can. If the state has missed
-// changes (reload), the transaction may have been carried out and its changes been overwritten since.
+// It looks for changes in the state that are equal to those of the transaction:
+//
+//   - There are some, and no other process can have made them (sent.unique): the transaction was carried out.
+//   - There are some, and another process can have made them: the witness says whose they are. If one of the attempts
+//     did not write the witness, that cannot be found out.
+//   - There are none: it was not carried out, unless the state has missed changes (reload). Then it may have been, and
+//     its changes may have been overwritten since.
 func (w *Writer) whatBecame(t *transaction, refused error, end time.Time) (int64, error) {
 	at, unique, missed := w.found(t)
 	switch {
@@ -292,10 +296,12 @@ func (w *Writer) insist(end time.Time, request func() error) error {
 	}
 }
 
-// compare makes the comparisons of a transaction. It returns the error of the first precondition that does not hold. A
-// precondition is refused only on a state that is new enough: with sure set it is, otherwise it is brought up to etcd
-// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set, except
-// for bits: for them etcd compares the bitmap by which they are judged here.
+// compare makes the comparisons of a transaction. It returns the error of the first precondition that does not hold.
+//
+// A state that lags behind etcd must not refuse a precondition. So if one does not hold, the state is brought up to
+// etcd's revision, and the preconditions are judged once more; sure says that the caller has done so already. Whether a
+// key has the revision that the caller requires is not judged on a state that may lag: etcd compares it anyway. Bits
+// are, as etcd compares the bitmap that they were judged by.
 func (w *Writer) compare(t *transaction, pre []store.Precondition, sure bool) (a attempt, err error) {
 	for ; ; sure = true {
 		if a, err = w.judge(t, pre, sure); err == nil || sure {
@@ -471,8 +477,8 @@ func (w *Writer) forget(t *transaction) {
 	}
 }
 
-// found is the revision at which the state has received changes that are equal to those of a transaction, 0 if it has
-// not; whether they are those of the transaction for sure; and whether the state has missed changes since it was sent.
+// found returns the revision at which the state has received changes that are equal to those of a transaction, or 0;
+// whether no other process can have made them; and whether the state has missed changes since the transaction was sent.
 func (w *Writer) found(t *transaction) (at int64, unique, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -489,8 +495,8 @@ func (t *transaction) unique() bool {
 	return slices.ContainsFunc(t.sent, func(s *sent) bool { return s.unique })
 }
 
-// isTransient says whether an error of a request leaves open whether it was carried out, or will pass: all errors of
-// the connection, of time, and of members without a leader. What etcd refuses it has not carried out.
+// isTransient says whether a request that has failed may succeed when it is sent again: its connection was lost, its
+// time was over, or the member had no leader. Then it may have been carried out. After any other error it was not.
 func isTransient(err error) bool {
 	if errors.Is(err, store.ErrClosed) {
 		return false

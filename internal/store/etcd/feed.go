@@ -25,9 +25,8 @@ func (e *Cluster) ownStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "watch", strconv.FormatInt(e.streams.Add(1), 10))
 }
 
-// follow applies all changes to the state, from its revision on, until the writer is closed or broken off, and then
-// ends the state. The client's watch goes on by itself after a lost connection, with the revision after the last one
-// that it has delivered.
+// follow applies all changes to the state, from its revision on, and ends the state when the writer is closed or broken
+// off. After a lost connection etcd's client resumes the watch by itself, behind the last revision that it delivered.
 //
 //	state = the objects of etcd at the state's revision
 func (w *Writer) follow() {
@@ -56,7 +55,7 @@ func (w *watching) silentSince(t time.Time) bool { return w.heard.Load() < t.Uni
 
 // followOnce follows etcd until its watch ends.
 func (w *Writer) followOnce() {
-	// It ends when the member that it is connected to loses its leader, and goes on at another one.
+	// With WithRequireLeader, a watch whose member has lost its leader ends, and is resumed at another member.
 	watch := &watching{}
 	watch.ctx, watch.stop = context.WithCancel(w.ownStream(clientv3.WithRequireLeader(w.ctx)))
 	defer watch.stop()
@@ -116,7 +115,7 @@ func (w *Writer) advance(revision int64) {
 // apply applies the changes of one revision.
 func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 	if revision <= w.state.Revision() {
-		return nil // a watch that was begun again repeats nothing, but it costs nothing to know
+		return nil // the state has it: each watch begins one revision early (watchStream.SendMsg)
 	}
 	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
 	for _, e := range events {
@@ -186,8 +185,8 @@ var encrypted = []byte("k8s:enc:")
 // errEncrypted is the reference's error of a value that is encrypted, where nothing decrypts.
 var errEncrypted = errors.New("identity transformer tried to read encrypted data")
 
-// decode is the stored form of a value, and what a sidecar has that is not part of the bytes: the stamp and the key of
-// the encryption; or why the value cannot be read, with the value as it is.
+// decode returns the bytes that a value stands for, and a sidecar with what the bytes do not say: the stamp and the key
+// of the encryption. If the value cannot be read, it returns the value as it is, and the sidecar says why.
 func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data []byte, current *store.Sidecar) {
 	current, plain := &store.Sidecar{}, value
 	var err error
@@ -223,10 +222,11 @@ type sent struct {
 // anyBase is the base of a change without a precondition on its key.
 const anyBase = -1
 
-// received finds a change of this process that is equal to one that etcd has made; nil if there is none. Its sidecar
-// can be used, whoever has made the change: that of the bytes is the same. The watch may deliver it before the
-// transaction is answered. All that are equal are told: which of them was carried out, if one of them was, only the
-// answers say (Writer.commit).
+// received returns a change that this process has sent and that is equal to one that the watch delivers; nil if there
+// is none. It saves decoding the value: equal bytes have the same sidecar, whoever has written them.
+//
+// The watch may deliver the change before etcd answers the transaction, and several transactions may have sent an equal
+// one. So all of these get the revision; which of them was carried out is found out from the answers (Writer.commit).
 func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) (equal *sent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +240,8 @@ func (w *Writer) received(at string, value []byte, deleted bool, base, revision 
 	return equal
 }
 
-// receivedAfter is received for a value that may not be the first one after its base: changes were missed in between.
+// receivedAfter is received for a state that has missed changes: the value need not be the first one after the revision
+// that the change was to replace.
 func (w *Writer) receivedAfter(at string, value []byte, revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -206,8 +206,8 @@ func (w *Writer) reload() error {
 	return nil
 }
 
-// missed is the commit that brings the state to what etcd has at a revision. A new version has the revision at which
-// etcd has put it; when a key was deleted is not known.
+// missed is the commit that brings the state to what etcd has at a revision. A key that has changed gets the revision
+// of its last change. The revision of a deletion is not known; it gets that of the commit.
 func (w *Writer) missed(now map[store.Key]*mvccpb.KeyValue, revision int64) (*store.Commit, error) {
 	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
 	before, err := w.state.Snapshot(0)

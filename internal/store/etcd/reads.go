@@ -161,13 +161,15 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-// silence is how long a watch that is asked for its progress may say nothing before another one is begun, at the next
-// member: the one that it is connected to may be frozen.
+// silence is how long progress requests may stay without an answer before the watch is begun again, at the next member:
+// the present one may be frozen.
 const silence = 2 * time.Second
 
-// arrive waits until the state has a revision of etcd, until ctx ends, or until the writer does. Most of the time a
-// change brings it within a millisecond. If the revision is of a key outside of the prefix, no change does, and a
-// progress request asks how far the watch is.
+// arrive waits until the state has a revision of etcd, until ctx ends, or until the writer does.
+//
+// Usually the watch delivers the change of that revision within a millisecond. But if the revision is that of a key
+// outside of the prefix, no change comes, and the state would never have it. So after progressAfter, and then less and
+// less often, a progress request asks etcd up to which revision the watch has delivered everything.
 func (w *Writer) arrive(ctx context.Context, revision int64) error {
 	if w.state.Revision() >= revision {
 		return nil

@@ -18,10 +18,10 @@ import (
 
 // # Which versions of etcd work
 //
-// The problem: how far a watch is, the answer to a progress request tells. Before these versions it may overtake
-// changes (etcd's issues 15220 and 17507). The state would then be taken to be at a revision of which it lacks changes;
-// when they come, they are taken for known ones. Nothing that a client of etcd sees tells that it is so, besides the
-// version of the member that sends.
+// The problem: the answer to a progress request says up to which revision a watch has delivered all changes. In older
+// versions it may overtake changes (etcd's issues 15220 and 17507). The state would advance to a revision of which it
+// lacks changes, and ignore these when they come, as older than the state. A client can only tell this from the version
+// of the member that sends.
 //
 //	an answer of a watch is used  ⇒  the member that sends it had a version that works when its stream began
 //
@@ -30,12 +30,12 @@ import (
 // well, those that etcd's client begins by itself after a lost connection among them (watchStream): all answers of
 // watches come through it.
 
-// The oldest versions that work, of 3.4 and of 3.5, as for the reference, which does without progress requests
-// otherwise; all of the later minor versions do.
+// The oldest versions that work, of 3.4 and of 3.5; all later minor versions work. They are those to which the
+// reference sends progress requests.
 var oldest34, oldest35 = version.MustParseSemantic("3.4.31"), version.MustParseSemantic("3.5.13")
 
-// versionWorks says whether a member of a version sends the answers to progress requests in their place. One whose
-// version cannot be parsed does not, as for the reference.
+// versionWorks says whether members of a version send the answers to progress requests behind the changes that precede
+// them. As in the reference, a version that cannot be parsed counts as one that does not.
 func versionWorks(text string) bool {
 	v, err := version.ParseSemantic(text)
 	if err != nil {
