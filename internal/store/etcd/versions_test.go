@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 
+	"plinth/internal/scenario"
 	"plinth/internal/store"
 )
 
@@ -171,101 +174,135 @@ func connectTo(t *testing.T, logs io.Writer, endpoints ...string) (*Cluster, err
 	return e, err
 }
 
-// A member with a version that does not work refuses the start, also if others have one that does; the error says what
-// works. One that does not answer refuses no start.
+// A member with a version that does not work refuses the start, also if others have one that does; one that does not
+// answer refuses no start. A member that gets an old version while a store follows it is not used: what it says about
+// the progress of a watch would make the store pass over a change.
 //
 // SPEC: STORE-9
 func TestVersions(t *testing.T) {
-	good, old := startStub(t, 1, "3.7.3"), startStub(t, 2, "3.5.7")
-	if _, err := connectTo(t, io.Discard, good.url); err != nil {
-		t.Errorf("3.7.3: %v", err)
-	}
-	for _, endpoints := range [][]string{{old.url}, {good.url, old.url}, {old.url, good.url}} {
-		_, err := connectTo(t, io.Discard, endpoints...)
-		if err == nil {
-			t.Fatalf("%v: an etcd of version 3.5.7 is used", endpoints)
+	scenario.Run(t, "testdata/versions.txt", func(t *testing.T, steps []string) string {
+		p := &versionsPlayer{T: t, etcds: map[string]*stub{}, urls: map[string]string{}}
+		for _, line := range steps {
+			p.step(line)
 		}
-		for _, part := range []string{old.url + " is 3.5.7", "3.4.31", "3.5.13", "3.6"} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%v: the error does not say %q: %v", endpoints, part, err)
-			}
+		return p.printed.String()
+	})
+}
+
+// versionsPlayer plays a scenario with members of an etcd and a store.
+type versionsPlayer struct {
+	*testing.T
+	etcds   map[string]*stub
+	urls    map[string]string
+	cluster *Cluster
+	store   *store.Store
+	logs    lockedBuffer
+	printed strings.Builder
+}
+
+// step plays one step:
+//
+//	member NAME VERSION           start a member
+//	gone NAME                     a member whose port refuses connections
+//	silent NAME                   a member that accepts none
+//	connect NAME…                 connect to these members
+//	open                          open a store over the connection
+//	become NAME VERSION REVISION  the member restarts with this version and revision; if it works, the change of the
+//	                              revision comes by the watch
+//	read                          read what is newest, and print the revision, and whether the key is there
+//	refused                       wait until the check reports an error, and see that a read gets no answer
+//	check                         print what the check reports
+//	warnings                      print how often the log says that a member is not used
+//	began NAME                    print at which revision the last watch began
+func (p *versionsPlayer) step(line string) {
+	p.Helper()
+	s := scenario.Parse(line)
+	name := s.Word(1)
+	switch s.Word(0) {
+	case "member":
+		p.etcds[name] = startStub(p.T, uint64(len(p.etcds)+1), s.Word(2))
+		p.urls[name] = p.etcds[name].url
+	case "gone", "silent":
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+		if err != nil {
+			p.Fatal(err)
 		}
-		if strings.Contains(err.Error(), good.url) {
-			t.Errorf("%v: the error names a version that works: %v", endpoints, err)
+		if s.Word(0) == "gone" {
+			listener.Close()
+		} else {
+			p.Cleanup(func() { listener.Close() })
 		}
+		p.urls[name] = "http://" + listener.Addr().String()
+	case "connect":
+		var endpoints []string
+		for _, name := range s.Words[1:] {
+			endpoints = append(endpoints, p.urls[name])
+		}
+		var err error
+		p.cluster, err = connectTo(p.T, &p.logs, endpoints...)
+		p.print(line, err, "connected")
+	case "open":
+		describe := func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }
+		var err error
+		if p.store, err = p.cluster.Open(p.Context(), store.Config{Describe: describe}, nil); err != nil {
+			p.Fatal(err)
+		}
+		p.Cleanup(func() { p.store.Close() })
+	case "become":
+		revision, err := strconv.ParseInt(s.Word(3), 10, 64)
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.etcds[name].become(s.Word(2), revision)
+	case "read":
+		p.read(p.Context(), line)
+	case "refused":
+		for end := time.Now().Add(time.Minute); p.cluster.Check(p.Context()) == nil && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		soon, cancel := context.WithTimeout(p.Context(), time.Second)
+		defer cancel()
+		p.read(soon, line)
+	case "check":
+		p.print(line, p.cluster.Check(p.Context()), "nothing")
+	case "warnings":
+		fmt.Fprintf(&p.printed, "%s: %d\n", line, strings.Count(p.logs.String(), "not used for watches"))
+	case "began":
+		p.etcds[name].mu.Lock()
+		defer p.etcds[name].mu.Unlock()
+		fmt.Fprintf(&p.printed, "%s: %d\n", line, p.etcds[name].began[len(p.etcds[name].began)-1])
+	default:
+		p.Fatalf("%s: there is no such step", line)
 	}
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
-	if _, err := connectTo(t, io.Discard, good.url, "http://"+gone.Addr().String()); err != nil {
-		t.Errorf("one of two endpoints is gone: %v", err)
-	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	if _, err := connectTo(t, io.Discard, good.url, "http://"+silent.Addr().String()); err != nil {
-		t.Errorf("one of two endpoints is silent: %v", err)
+	if err := s.Unused(); err != nil {
+		p.Fatalf("%s: %v", line, err)
 	}
 }
 
-// A member that gets an old version while a store follows it is not used: what it says about the progress of a watch
-// would make the store pass over a change. The health check says so, and once the member has a version that works, the
-// store goes on with all changes. It asks for them from the revision on that it has.
-//
-// SPEC: STORE-9
-func TestMemberIsDowngraded(t *testing.T) {
-	etcd, logs := startStub(t, 1, "3.7.3"), &lockedBuffer{}
-	e, err := connectTo(t, logs, etcd.url)
+// read reads the newest state, and prints it.
+func (p *versionsPlayer) read(ctx context.Context, line string) {
+	p.Helper()
+	_, err := p.store.Fresh(ctx, store.Key{}, true)
+	_, found := p.store.Get(store.Key{Resource: "pods", Name: "late"})
+	text := "current"
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = "no answer"
+	} else if err != nil {
+		text = err.Error()
+	}
+	fmt.Fprintf(&p.printed, "%s: %s, revision %d, the key is there: %v\n", line, text, p.store.Revision(), found)
+}
+
+// print prints an error, with the names of members in the place of their URLs, or what to say without one.
+func (p *versionsPlayer) print(line string, err error, without string) {
+	text := without
 	if err != nil {
-		t.Fatal(err)
+		text = err.Error()
 	}
-	describe := func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }
-	s, err := e.Open(t.Context(), store.Config{Describe: describe}, nil)
-	if err != nil {
-		t.Fatal(err)
+	for name, url := range p.urls {
+		text = strings.ReplaceAll(text, url, name)
 	}
-	defer s.Close()
-	if _, err := s.Fresh(t.Context(), store.Key{}, true); err != nil {
-		t.Fatal(err)
-	}
-	etcd.become("3.5.7", 5)
-	for end := time.Now().Add(time.Minute); e.Check(t.Context()) == nil && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	soon, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := s.Fresh(soon, store.Key{}, true); !errors.Is(err, context.DeadlineExceeded) || s.Revision() != 1 {
-		t.Errorf("a read of an etcd whose changes may be lost: %v, at revision %d", err, s.Revision())
-	}
-	if err := e.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "member 1 is 3.5.7") {
-		t.Errorf("the check says %v", err)
-	}
-	if n := strings.Count(logs.String(), "not used for watches"); n != 1 {
-		t.Errorf("the log says %d times why:\n%s", n, logs)
-	}
-	etcd.become("3.5.13", 5)
-	if _, err := s.Fresh(t.Context(), store.Key{}, true); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Get(store.Key{Resource: "pods", Name: "late"}); !ok || s.Revision() != 5 {
-		t.Errorf("at revision %d the change at 5 is there: %v", s.Revision(), ok)
-	}
-	if err := e.Check(t.Context()); err != nil {
-		t.Errorf("the check says %v", err)
-	}
-	etcd.become("3.5.13", 6)
-	if _, err := s.Fresh(t.Context(), store.Key{}, true); err != nil {
-		t.Fatal(err)
-	}
-	etcd.mu.Lock()
-	defer etcd.mu.Unlock()
-	if last := etcd.began[len(etcd.began)-1]; last != 5 {
-		t.Errorf("a watch after revision 5 began at %d", last)
-	}
+	fmt.Fprintf(&p.printed, "%s: %s\n", line, text)
 }
 
 // lockedBuffer is a log.
