@@ -25,10 +25,10 @@ import (
 //	not deleting, and has no finalizer                     ⇒  it is added
 //	bound, not deleting, and Unused ≠ no Pod refers to it  ⇒  the condition is set
 //
-// Pods are followed only while a claim is bound or waits to be removed. A change of a Pod makes the claims that it
-// names due, and so does a change of a claim. Claims that are due are looked at together, a namespace after the other:
-// all Pods of a namespace are read once for all of them, so that thousands of Pods that go at one time are not read
-// thousands of times.
+// Pods are followed only while a claim is bound or waits to be removed. A claim is due for a look when it changes, or a
+// Pod that names it. All claims of a namespace that are due are looked at together, and the Pods of the namespace are
+// read once for all of them: with a look at each change, a thousand Pods that are deleted together would be read a
+// thousand times.
 type Claims struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry

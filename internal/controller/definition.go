@@ -104,9 +104,10 @@ func (c *Definitions) decide(ctx context.Context, definition *engine.Object, obj
 	}
 }
 
-// accept decides again about the definitions that wait for a name, after a change of one of their group. A commit that
-// gives a name up changes those that get it, but on a store that several servers share in a commit of its own, which is
-// missing if the server ends in between, or if the name was given up by a kube-apiserver that has ended since.
+// accept decides again about the definitions that wait for a name, after a change of a definition of their group. Most
+// have got the name already: the server that deletes or renames a definition changes those that waited for its name.
+// But on a store that several servers share that is another commit, which is missing if the server ends before it, or
+// if the server was a kube-apiserver whose controller has ended since.
 func (c *Definitions) accept(ctx context.Context, definition *engine.Object, gone bool) {
 	name := definition.Key.Name
 	_, group, _ := strings.Cut(name, ".")

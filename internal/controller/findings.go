@@ -13,8 +13,8 @@ import (
 	"plinth/object"
 )
 
-// reporter logs findings, and records an Event about each, as the recorder of the reference does. One that is found
-// again within eventSeries is the same one, and has its Event already.
+// reporter logs findings, and records an Event about each, as the recorder of the reference does. A finding that is
+// repeated within eventSeries is not reported again.
 type reporter struct {
 	engine     *engine.Engine
 	registry   *engine.Registry
@@ -45,7 +45,7 @@ func (r *reporter) report(ctx context.Context, found ...addresses.Finding) {
 	}
 }
 
-// isNew says whether something was not found lately, and remembers that it was found now.
+// isNew says whether something was not found within eventSeries, and remembers that it was found now.
 func (r *reporter) isNew(what string) bool {
 	now := r.now()
 	r.mu.Lock()

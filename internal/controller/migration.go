@@ -60,12 +60,12 @@ type migrationStep uint8
 
 // The steps.
 const (
-	promote migrationStep = iota // the migrations of a resource: which one runs? The key is that of the resource.
-	migrate                      // a migration goes on
-	ask                          // so does one of a resource of an aggregated API server
+	promote migrationStep = iota // choose which migration of a resource runs; the key is that of the resource
+	migrate                      // go on with a migration
+	ask                          // go on with a migration of a resource of an aggregated API server
 )
 
-// mayCome is how long a migration waits for a resource that is not served: its definition may be about to be made.
+// mayCome is how long a migration waits for a resource that is not served: its definition may not be created yet.
 const mayCome = time.Minute
 
 // migrator is the state of one run of Migrations.

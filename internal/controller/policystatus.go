@@ -18,8 +18,8 @@ const (
 )
 
 // PolicyStatus sets the status of ValidatingAdmissionPolicies: whether their expressions fit the types that they are
-// about (status.typeChecking), as the reference's controller of the same name does. A generation is checked once; a
-// definition that comes or changes later is not looked at.
+// about (status.typeChecking), as the reference's controller of the same name does. Each generation of a policy is
+// checked once. A CustomResourceDefinition that is created or changed later does not cause another check.
 type PolicyStatus struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry

@@ -60,10 +60,10 @@ type lowering struct {
 
 // lowerAfter is how long a quota on a shared store has to stand unchanged before its status.used is lowered.
 //
-// The problem: a kube-apiserver writes what an object will use into the status, and then the object. In between, the
-// status says more than is used. Who lowers it then takes back the room that the object has got, and the next object
-// gets it, too: one more than the quota allows. It does not say that it will write the object, so all that can be done
-// is to wait for longer than it takes.
+// The problem: a kube-apiserver adds to the status what an object will use, and then writes the object. In between, the
+// status says more than is used. A controller that lowers it then takes back what was reserved for the object, and the
+// next object is admitted in its place: one more than the quota allows. Nothing in the store tells such a reservation
+// from one that is left over. So the status is lowered only when it has stood for longer than that write takes.
 const lowerAfter = 500 * time.Millisecond
 
 // publishEvery is the least time between two looks at what has changed: many changes share a status. The first change
@@ -172,9 +172,9 @@ func (c *ResourceQuotas) changes() int64 {
 	return n
 }
 
-// Refresh brings the status of the quotas of a namespace up to date, or of all if it is "", for somebody who is about
-// to read them. What cannot be written stays as it is. Where other processes write, the admission of a request has
-// recorded it before it was answered (engine.Limits).
+// Refresh brings the status of the quotas of a namespace up to date, or of all if it is "", before a client reads them.
+// What cannot be written stays as it is. On a store that other processes write to, admission has recorded the use of
+// each request before that was answered (engine.Limits).
 func (c *ResourceQuotas) Refresh(ctx context.Context, namespace string) {
 	if c.Store.Others != nil {
 		return

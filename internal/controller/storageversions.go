@@ -17,9 +17,9 @@ import (
 	"plinth/object"
 )
 
-// StorageVersions are the objects in which API servers tell each other in which version they store each built-in
-// resource: one object for each, with a record of every server (feature gate StorageVersionAPI). A server publishes its
-// own records, and the controller removes those of servers that are gone: they have no identity Lease.
+// StorageVersions maintains the objects of that type: one for each built-in resource, with a record of every API server
+// that says in which version it stores the resource (feature gate StorageVersionAPI). A server publishes its own
+// records. The controller removes those of servers that are gone, which is when they have no identity Lease any more.
 type StorageVersions struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry

@@ -43,9 +43,9 @@ type backends struct {
 	// All are guarded by collector.mu.
 	types      map[aggregation.Resource]*backendType
 	dependents map[string]map[*backendObject]bool // by the UID of an owner
-	// listed is set when all backends that answer have been listed, or have had their time. Before, whether an object
-	// has dependents is unknown, so none is released, and no dependents are orphaned. held is set if one should have
-	// been.
+	// listed is set when each backend has been listed, or its list has failed, or firstTimeout is over. Before, it is not
+	// known whether an object has dependents: finalizers that wait for them are not removed, and no dependents are
+	// orphaned. held is set if there was such an object, so that it has to be examined again.
 	listed, held bool
 
 	progress chan struct{} // receives when a type is listed, or its list has failed
@@ -80,9 +80,9 @@ type backendType struct {
 	wake     chan struct{} // receives when a failed list may succeed now
 	doubted  chan struct{} // receives when a request has failed while the type is followed
 
-	// The others are guarded by collector.mu. synced is set while the type is followed, tried when the first list has
-	// ended. named is set if an object is to be examined when the type is listed again: it names an owner of the type,
-	// or its task was forgotten.
+	// The fields below are guarded by collector.mu. synced is set while the type is followed, tried when the first list
+	// has ended. named is set if all objects have to be examined after the next list of the type: one of them names an
+	// owner of the type, or its task was forgotten.
 	synced, tried, named bool
 	known                map[string]*backendObject // by NAMESPACE/NAME
 }

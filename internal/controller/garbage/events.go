@@ -15,14 +15,16 @@ import (
 	"plinth/object"
 )
 
-// correlator decides what becomes of what a controller has to say about objects in Events of one type and reason. It
-// decides as the recorder of the reference does, so that a client that repeats a mistake does not fill the store:
+// correlator decides which Events a controller writes about objects: whether a message becomes a new Event, raises the
+// count of an earlier one, or is dropped. All its Events have one type and reason. It decides as the recorder of the
+// reference does, so that a client that repeats a mistake does not fill the store:
 //
 //	the same message again                     ⇒  the Event gets a higher count
 //	maxMessages different ones in the interval ⇒  from then on they are one Event, with the last message
 //	more than eventBurst Events of an object   ⇒  one in eventRefill is written
 //
-// It remembers maxTold objects. What it has forgotten, or what another process has written, is not counted on.
+// It remembers maxTold objects. An Event about an object that it has forgotten, or that another process has written,
+// is not found again: the next one is new.
 type correlator struct {
 	now func() time.Time
 
