@@ -106,13 +106,16 @@ func timeAt(v object.Value) time.Time {
 //	∀ c ∈ changes: ∃ p ∈ pre: p.Key = c.Key
 //	∀ c, d ∈ changes: c ≠ d ⇒ c.Key ≠ d.Key
 func assertAtomic(pre []store.Precondition, changes []store.Change) {
-	seen := map[store.Key]bool{}
+	conditional := make(map[store.Key]bool, len(pre)) // a Service with thousands of ports has as many claims
+	for i := range pre {
+		conditional[pre[i].Key] = true
+	}
+	seen := make(map[store.Key]bool, len(changes))
 	for i := range changes {
 		key := changes[i].Key
 		assert(!seen[key], "a commit changes %s twice", key)
 		seen[key] = true
-		conditional := slices.ContainsFunc(pre, func(p store.Precondition) bool { return p.Key == key })
-		assert(conditional, "a commit changes %s unconditionally", key)
+		assert(conditional[key], "a commit changes %s unconditionally", key)
 	}
 }
 
@@ -172,15 +175,23 @@ func assertIdentity(before, after []object.Value, to *Version) {
 //
 // On a store that others write to, claims without a companion may be missing until they are repaired.
 func (d *draft) assertClaims(ctx context.Context, has []Claim) {
+	taken := map[store.Key]bool{}
+	for i := range d.effects.claimed.changes {
+		if c := &d.effects.claimed.changes[i]; c.Data != nil {
+			taken[c.Key] = true
+		}
+	}
+	for _, o := range d.effects.claimed.companions {
+		if !o.remove {
+			taken[o.key()] = true
+		}
+	}
 	for i := range has {
 		key := has[i].Key
 		if has[i].Companion == nil && d.store.Others != nil {
 			continue
 		}
-		taken := slices.ContainsFunc(d.effects.claimed.changes,
-			func(c store.Change) bool { return c.Key == key && c.Data != nil }) ||
-			slices.ContainsFunc(d.effects.claimed.companions, func(o *draft) bool { return o.key() == key && !o.remove })
-		if !taken {
+		if !taken[key] {
 			live, _, err := d.store.Live(ctx, key, false)
 			assert(err != nil || live != nil, "%s claims %s, and nobody puts that into the store", d.key(), key)
 		}
