@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plinth/internal/invariants"
 )
 
 // In a bubble time is virtual: an hour with its bookmarks and expiries takes no time, and the clock begins in 2000.
@@ -166,9 +168,13 @@ func TestKubeconfig(t *testing.T) {
 		t.Errorf("two kubeconfigs: %s, %s", file, again)
 	}
 	image := p.Snapshot()
+	run := []string{"run"}
+	if invariants.Enabled { // with the tags of this test, so that no package is compiled twice
+		run = append(run, "-tags", "invariants")
+	}
+	run = append(run, "../cmd/plinth", "owners", "--kubeconfig", file, "namespaces/default")
 	for range 2 {
-		out, err := exec.CommandContext(t.Context(), "go", "run", "../cmd/plinth", "owners", "--kubeconfig", file,
-			"namespaces/default").CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "go", run...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "kubernetes.io/metadata.name: default") {
 			t.Errorf("%v: %s", err, out)
 		}
