@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/expiry"
+	"plinth/internal/forward"
 	"plinth/internal/initial"
 	"plinth/internal/pki"
 )
@@ -23,6 +24,8 @@ type Aggregation struct {
 	RejectRedirects bool
 	// EndpointsOnly never uses the cluster IP of a Service, even if the Service has no EndpointSlices.
 	EndpointsOnly bool
+	// Dial opens connections to other API servers; nil: a net.Dialer.
+	Dial forward.Dial
 }
 
 // frontProxy is by what other API servers believe this server who the user of a request is.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,23 +12,23 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// backedServer is a server and its backend, which is another server. The backend serves a.example.com/v1, and collects
-// no garbage itself: it does not know the objects of the first one.
+// backedServer is a server and its backend, which is another server, both in a bubble: connections are pipes. The
+// backend serves a.example.com/v1, and collects no garbage itself: it does not know the objects of the first one.
 type backedServer struct {
 	*testClient
-	whole       *testing.T // not one of its parts
 	front       *Server
 	frontConfig Config
 	back        *Server
-	behind      *testClient // goes to the backend directly
-	config      Config      // of the backend
+	behind      *testClient           // goes to the backend directly
+	config      Config                // of the backend
+	pipes       atomic.Pointer[pipes] // at which it listens
 	uids        map[string]string
 	follows     bool // the collector runs, and make waits until it has seen the widget
 }
@@ -36,8 +37,12 @@ const backWidgets = "/apis/a.example.com/v1/namespaces/default/widgets"
 
 func newBackedServer(t *testing.T) *backedServer {
 	t.Helper()
-	p := &backedServer{whole: t, uids: map[string]string{}}
+	p := &backedServer{uids: map[string]string{}}
 	p.frontConfig = quiet(t.TempDir())
+	p.frontConfig.Aggregation.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.pipes.Load().dial(ctx, network, address)
+	}
+	p.frontConfig.Listener = newPipes()
 	p.testClient, p.front = serveFrom(t, p.frontConfig)
 	trusted := p.must(200, "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", nil)
 	file := filepath.Join(t.TempDir(), "proxy-ca.crt")
@@ -50,13 +55,6 @@ func newBackedServer(t *testing.T) *backedServer {
 		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
 		ExtraPrefixes: []string{"X-Remote-Extra-"}}
 	p.start()
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.back.URL(), "https://"))
-	if err == nil {
-		p.config.SecurePort, err = strconv.Atoi(port)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	p.behind.must(201, "POST", definitions, definitionOf("a.example.com", "widgets", "Widget"))
 	p.must(201, "POST", "/api/v1/namespaces/default/services", jsonObject{"metadata": map[string]any{"name": "back"},
 		"spec": map[string]any{"type": "ExternalName", "externalName": "127.0.0.1"}})
@@ -65,7 +63,12 @@ func newBackedServer(t *testing.T) *backedServer {
 }
 
 // start starts the backend.
-func (p *backedServer) start() { p.behind, p.back = serveFrom(p.whole, p.config) }
+func (p *backedServer) start() {
+	listener := newPipes()
+	p.pipes.Store(listener)
+	p.config.Listener = listener
+	p.behind, p.back = serveFrom(p.t, p.config)
+}
 
 // stop stops it.
 func (p *backedServer) stop() {
@@ -80,7 +83,7 @@ func (p *backedServer) register() {
 	p.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.a.example.com"},
 		"spec": map[string]any{"group": "a.example.com", "version": "v1", "groupPriorityMinimum": 2000,
 			"versionPriority": 20, "insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default",
-				"name": "back", "port": p.config.SecurePort}}})
+				"name": "back"}}})
 	p.serves()
 }
 
@@ -253,7 +256,9 @@ func (p *backedServer) left() string {
 // policies; also if the backend was away meanwhile.
 //
 // SPEC: DEL-5, EXT-2
-func TestGarbageOfBackends(t *testing.T) {
+func TestGarbageOfBackends(t *testing.T) { synctest.Test(t, collectAtBackends) }
+
+func collectAtBackends(t *testing.T) {
 	p := newBackedServer(t)
 	p.follows = true
 	for _, scene := range []struct{ name, steps, left string }{
@@ -282,27 +287,25 @@ func TestGarbageOfBackends(t *testing.T) {
 		{"its APIService goes and comes back", "make a; make w a!; make w2; make b w2; unregister; delete a Foreground; " +
 			"gone a; register; gone w", "b<w2 w2"},
 	} {
-		t.Run(scene.name, func(t *testing.T) {
-			p.t, p.testClient.t = t, t
-			for step := range strings.SplitSeq(scene.steps, "; ") {
-				if rest, ok := strings.CutPrefix(step, "free-but "); ok { // each but the first has this one as its only owner
-					words := strings.Fields(rest)
-					for _, name := range words[1:] {
-						p.eventually(step, func() bool {
-							return strings.Contains(p.left(), name+"<"+words[0]) &&
-								!strings.Contains(p.left(), name+"<"+words[0]+"<")
-						})
-					}
-					continue
+		t.Logf("%s: %s", scene.name, scene.steps)
+		for step := range strings.SplitSeq(scene.steps, "; ") {
+			if rest, ok := strings.CutPrefix(step, "free-but "); ok { // each but the first has this one as its only owner
+				words := strings.Fields(rest)
+				for _, name := range words[1:] {
+					p.eventually(step, func() bool {
+						return strings.Contains(p.left(), name+"<"+words[0]) &&
+							!strings.Contains(p.left(), name+"<"+words[0]+"<")
+					})
 				}
-				p.line(step)
+				continue
 			}
-			time.Sleep(50 * time.Millisecond) // what should stay has time to go
-			if left := p.left(); left != scene.left {
-				t.Errorf("left %q, want %q", left, scene.left)
-			}
-			p.clear()
-		})
+			p.line(step)
+		}
+		time.Sleep(time.Minute) // what should stay has time to go
+		if left := p.left(); left != scene.left {
+			t.Errorf("%s: left %q, want %q", scene.name, left, scene.left)
+		}
+		p.clear()
 	}
 }
 
@@ -327,7 +330,9 @@ func (p *backedServer) clear() {
 // While it is not known which dependents backends have, no owner is released, and none are orphaned.
 //
 // SPEC: DEL-5, EXT-2
-func TestGarbageOfBackendsAfterARestart(t *testing.T) {
+func TestGarbageOfBackendsAfterARestart(t *testing.T) { synctest.Test(t, collectAfterARestart) }
+
+func collectAfterARestart(t *testing.T) {
 	p := newBackedServer(t)
 	c := p.frontConfig
 	c.Controllers = []string{"*", "-garbage-collector-controller"}
@@ -349,11 +354,12 @@ func TestGarbageOfBackendsAfterARestart(t *testing.T) {
 
 // restart starts the first server anew.
 func (p *backedServer) restart(c Config) {
-	p.whole.Helper()
+	p.t.Helper()
 	if err := p.front.Close(); err != nil {
-		p.whole.Fatal(err)
+		p.t.Fatal(err)
 	}
-	p.testClient, p.front = serveFrom(p.whole, c)
+	c.Listener = newPipes()
+	p.testClient, p.front = serveFrom(p.t, c)
 	p.serves()
 }
 
@@ -384,7 +390,7 @@ func (b *backend) owned(list, watch, get http.HandlerFunc) http.HandlerFunc {
 //
 // SPEC: DEL-5, EXT-2
 func TestGarbageBesideBadBackends(t *testing.T) {
-	c, _, b := serveBackend(t)
+	c, _, b := serveBackend(t) // not in a bubble, whose clock stands while a backend writes without end
 	stop := make(chan bool)
 	defer close(stop)
 	text := func(body string) http.HandlerFunc {

@@ -37,9 +37,8 @@ func TestDiscoveryBesideChangingBackends(t *testing.T) {
 		}
 	}
 	distrusted := func() { // its certificate is not of the authority that is expected
-		live := c.must(200, "GET", apiServices+"/v1.back.example.com", nil)
-		live["spec"].(map[string]any)["caBundle"] = newBackend(t, "").bundle
-		c.must(200, "PUT", apiServices+"/v1.back.example.com", live)
+		other := newBackend(t, "").bundle
+		c.reconfigure(func(spec map[string]any) { spec["caBundle"] = other })
 		b.CloseClientConnections()
 	}
 	for _, state := range []struct {

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/kubeconfig"
@@ -59,12 +60,15 @@ func within(t *testing.T, what string, holds func() bool) {
 // shown is the certificate that a server shows to a client that asks for a name.
 func shown(t *testing.T, s *Server, name string) *x509.Certificate {
 	t.Helper()
-	connection, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), &tls.Config{InsecureSkipVerify: true,
-		ServerName: name})
+	raw, err := dialer(s)(t.Context(), "tcp", strings.TrimPrefix(s.URL(), "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	connection := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, ServerName: name})
 	defer connection.Close()
+	if err := connection.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return connection.ConnectionState().PeerCertificates[0]
 }
 
@@ -96,7 +100,7 @@ func user(t *testing.T, client *http.Client, s *Server, header http.Header) stri
 func page(t *testing.T, s *Server, path string) string {
 	t.Helper()
 	_, admin := s.Administrator()
-	answer, err := with(t, admin).Get(s.URL() + path)
+	answer, err := with(t, s, admin).Get(s.URL() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,15 +112,15 @@ func page(t *testing.T, s *Server, path string) string {
 	return string(text)
 }
 
-// with is a client with a certificate, whose connections are its own.
-func with(t *testing.T, pair pki.Pair) *http.Client {
+// with is a client of a server with a certificate, whose connections are its own.
+func with(t *testing.T, s *Server, pair pki.Pair) *http.Client {
 	t.Helper()
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
-		Certificates: []tls.Certificate{certificate}}}
+	transport := &http.Transport{DialContext: dialer(s), ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -126,12 +130,15 @@ func with(t *testing.T, pair pki.Pair) *http.Client {
 // someone has changed the entry.
 //
 // SPEC: AUTH-11
-func TestCertificatesAreRenewed(t *testing.T) {
+func TestCertificatesAreRenewed(t *testing.T) { synctest.Test(t, renewCertificates) }
+
+func renewCertificates(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		var passed atomic.Int64
 		start := time.Now()
 		c := quiet(t.TempDir())
-		c.Storage, c.Now = "memory", func() time.Time { return start.Add(time.Duration(passed.Load())) }
+		c.Storage, c.Listener = "memory", newPipes()
+		c.Now = func() time.Time { return start.Add(time.Duration(passed.Load())) }
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +179,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 			t.Errorf("the renewed certificate: %v", err)
 		}
 		_, now := s.Administrator()
-		if name := user(t, with(t, now), s, nil); name != administrator {
+		if name := user(t, with(t, s, now), s, nil); name != administrator {
 			t.Errorf("the renewed certificate is that of %q", name)
 		}
 		want, err := kubeconfig.Merge([]byte(before), s.entry(s.externalURL()))
@@ -196,11 +203,14 @@ func TestCertificatesAreRenewed(t *testing.T) {
 // A pair in --cert-dir that the server's own authority has signed is renewed, too, and no other.
 //
 // SPEC: AUTH-11
-func TestCertDirIsRenewed(t *testing.T) {
+func TestCertDirIsRenewed(t *testing.T) { synctest.Test(t, renewCertDir) }
+
+func renewCertDir(t *testing.T) {
 	var passed atomic.Int64
 	start, dir := time.Now(), t.TempDir()
 	s := started(t, func(c *Config) {
-		c.CertDir, c.Now = dir, func() time.Time { return start.Add(time.Duration(passed.Load())) }
+		c.CertDir, c.Listener = dir, newPipes()
+		c.Now = func() time.Time { return start.Add(time.Duration(passed.Load())) }
 	})
 	first := shown(t, s, "")
 	passed.Store(int64(pki.LeafLife*2/3 + time.Hour))
@@ -218,7 +228,9 @@ func TestCertDirIsRenewed(t *testing.T) {
 // was read before, and is in the log.
 //
 // SPEC: AUTH-11
-func TestFilesAreReloaded(t *testing.T) {
+func TestFilesAreReloaded(t *testing.T) { synctest.Test(t, reloadFiles) }
+
+func reloadFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write := func(name, text string) {
@@ -272,16 +284,16 @@ func TestFilesAreReloaded(t *testing.T) {
 	write("accounts", key())
 	var log lines
 	s := started(t, func(c *Config) {
-		c.Logger = log.logger()
+		c.Logger, c.Listener = log.logger(), newPipes()
 		c.TLSCertFile, c.TLSKeyFile = at("serving.crt"), at("serving.key")
 		c.TLSNamed = []string{at("named.crt") + "," + at("named.key")}
 		c.ClientCAFile, c.TokenAuthFile = at("clients"), at("tokens")
 		c.FrontProxy = FrontProxy{CAFile: at("proxies"), UserHeaders: []string{"X-Remote-User"}}
 		c.ServiceAccounts.SigningKeyFile = at("accounts")
 	})
-	byClient := []*http.Client{with(t, leaf(clients[0], "joe")), with(t, leaf(clients[1], "joe"))}
-	byProxy := []*http.Client{with(t, leaf(proxies[0], "proxy")), with(t, leaf(proxies[1], "proxy"))}
-	anyone := with(t, leaf(authority(), "nobody"))
+	byClient := []*http.Client{with(t, s, leaf(clients[0], "joe")), with(t, s, leaf(clients[1], "joe"))}
+	byProxy := []*http.Client{with(t, s, leaf(proxies[0], "proxy")), with(t, s, leaf(proxies[1], "proxy"))}
+	anyone := with(t, s, leaf(authority(), "nobody"))
 	forwarded := http.Header{"X-Remote-User": {"ann"}}
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	published := func() string { return page(t, s, "/openid/v1/jwks") }

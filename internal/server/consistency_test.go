@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// apiClient sends requests to a server as its administrator, over its socket.
+// apiClient sends requests to a server as its administrator, over its socket or its pipes.
 type apiClient struct {
 	*http.Client
 	url string
@@ -33,8 +33,8 @@ func clientOf(t testing.TB, s *Server) *apiClient {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(s.certificates.pki.Certificate)
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
-		Certificates: []tls.Certificate{certificate}}}
+	transport := &http.Transport{DialContext: dialer(s), ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+		RootCAs: roots, Certificates: []tls.Certificate{certificate}}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &apiClient{&http.Client{Transport: transport}, s.URL()}
 }

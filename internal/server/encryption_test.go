@@ -28,6 +28,7 @@ type encrypted struct {
 	config Config
 	server *Server
 	client *apiClient
+	piped  bool // it has no socket, and can be in a bubble
 }
 
 func newEncrypted(t *testing.T) *encrypted {
@@ -73,6 +74,9 @@ func withKeys(provider string, names ...string) string {
 func (e *encrypted) start() {
 	e.t.Helper()
 	e.stop()
+	if e.piped {
+		e.config.Listener = newPipes()
+	}
 	s, err := Start(context.Background(), e.config)
 	if err != nil {
 		e.t.Fatal(err)

@@ -60,6 +60,14 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// dialer opens connections to a server, which listens at a socket or at pipes.
+func dialer(s *Server) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if listener, ok := s.config.Listener.(*pipes); ok {
+		return listener.dial
+	}
+	return new(net.Dialer).DialContext
+}
+
 type pipeAddress struct{}
 
 func (pipeAddress) Network() string { return "pipe" }

@@ -72,7 +72,7 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	p.Issued, p.Unavailable, p.Worklists = issued.Issued, s.counts.aggregation.Unavailable, worklists.Observe()
 	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files,
 		BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
-	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client,
+	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client, Dial: c.Aggregation.Dial,
 		FollowRedirects: !c.Aggregation.RejectRedirects}
 	p.HTTP, err = s.httpConfig()
 	return p, err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // Objects that decide on requests are encrypted with a key that is gone. What they would refuse is refused, what they
@@ -68,32 +69,34 @@ func TestKeyOfRulesRemoved(t *testing.T) {
 		{"clusterrolebindings.rbac.authorization.k8s.io", nil, [3]string{http.MethodGet, "/version", ""}, 200, 200, ""},
 	} {
 		t.Run(c.resources, func(t *testing.T) {
-			t.Parallel() // a request that is refused waits for ten seconds before
-			e := newEncrypted(t)
-			e.configure(c.resources, withKeys("aescbc", "one"))
-			e.start()
-			for _, made := range c.made {
-				e.send(http.MethodPost, made[0], made[1], 201)
-			}
-			e.send(c.asked[0], c.asked[1], c.asked[2], c.before)
+			synctest.Test(t, func(t *testing.T) { // a request that is refused waits for ten seconds before
+				e := newEncrypted(t)
+				e.piped = true
+				e.configure(c.resources, withKeys("aescbc", "one"))
+				e.start()
+				for _, made := range c.made {
+					e.send(http.MethodPost, made[0], made[1], 201)
+				}
+				e.send(c.asked[0], c.asked[1], c.asked[2], c.before)
 
-			e.configure(c.resources, withKeys("aescbc", "two"))
-			e.start()
-			text := e.send(c.asked[0], c.asked[1], c.asked[2], c.after)
-			if !strings.Contains(text, c.text) {
-				t.Errorf("without the key: %s", text)
-			}
-			ready := 500
-			if strings.HasPrefix(c.resources, "storageclasses") { // it concerns few requests
-				ready = 200
-			}
-			e.send(http.MethodGet, "/readyz/informer-sync", "", ready)
-			e.send(http.MethodGet, "/livez", "", 200)
+				e.configure(c.resources, withKeys("aescbc", "two"))
+				e.start()
+				text := e.send(c.asked[0], c.asked[1], c.asked[2], c.after)
+				if !strings.Contains(text, c.text) {
+					t.Errorf("without the key: %s", text)
+				}
+				ready := 500
+				if strings.HasPrefix(c.resources, "storageclasses") { // it concerns few requests
+					ready = 200
+				}
+				e.send(http.MethodGet, "/readyz/informer-sync", "", ready)
+				e.send(http.MethodGet, "/livez", "", 200)
 
-			e.configure(c.resources, withKeys("aescbc", "two", "one"))
-			e.start()
-			e.send(http.MethodGet, "/readyz", "", 200)
-			e.send(c.asked[0], c.asked[1], c.asked[2], c.before)
+				e.configure(c.resources, withKeys("aescbc", "two", "one"))
+				e.start()
+				e.send(http.MethodGet, "/readyz", "", 200)
+				e.send(c.asked[0], c.asked[1], c.asked[2], c.before)
+			})
 		})
 	}
 }
