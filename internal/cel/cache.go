@@ -37,6 +37,10 @@ func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field
 			"some validation rules were not checked because the object was invalid; "+
 				"correct the existing errors to complete validation")}, nil
 	}
+	if c := r.compiled.cache; c != nil && c.Observe.Evaluated != nil {
+		began := time.Now()
+		defer func() { c.Observe.Evaluated(time.Since(began)) }()
+	}
 	d := &validation{ctx: ctx, budget: limits.RuntimeCELCostBudget}
 	var pair ratchet
 	if !old.IsNull() {
@@ -111,7 +115,11 @@ func (l *Lazy[T]) Get() *T {
 	if made != nil {
 		return made.of
 	}
+	began := time.Now()
 	of, expressions := l.compile()
+	if c := l.cache; c != nil && c.Observe.Compiled != nil && expressions > 0 {
+		c.Observe.Compiled(time.Since(began))
+	}
 	made = &lazily[T]{of}
 	if !l.compiled.CompareAndSwap(nil, made) {
 		// Another caller was faster, or the cache has dropped it since. This value is right in both cases.
@@ -138,11 +146,20 @@ func (l *Lazy[T]) wasUsed() bool { return l.used.Swap(false) }
 // A Lazy does not belong to the cache: it only clears the compiled form, which is compiled again on next use. Without a
 // bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
 type Cache struct {
+	// Observe is set before the cache is used.
+	Observe Observe
+
 	mu    sync.Mutex
 	all   []held // the compiled ones, oldest first
 	timer *time.Timer
 	// closed: no timer is started any more, which would keep all that the compiled forms refer to until it fires.
 	closed bool
+}
+
+// Observe are functions that are told what was done with the expressions of a cache. Nil ones are not called.
+type Observe struct {
+	Compiled  func(took time.Duration) // all expressions of one Lazy
+	Evaluated func(took time.Duration) // all rules of a custom type, on one object
 }
 
 // Compiled is how many expressions are compiled.

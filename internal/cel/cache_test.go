@@ -70,6 +70,33 @@ func TestCacheIsBounded(t *testing.T) {
 	})
 }
 
+// Each compilation and each evaluation is told, with what it took.
+//
+// SPEC: RUN-3
+func TestExpressionsAreObserved(t *testing.T) {
+	var compiled, evaluated int
+	count := func(n *int) func(time.Duration) {
+		return func(took time.Duration) {
+			if took < 0 || took > time.Hour {
+				t.Errorf("it took %s", took)
+			}
+			*n++
+		}
+	}
+	cache := Cache{Observe: Observe{Compiled: count(&compiled), Evaluated: count(&evaluated)}}
+	defer cache.Close()
+	typ := structural(t, widgets)
+	rules := cache.Rules(func() *schema.Type { return typ })
+	for range 3 {
+		rules.Validate(t.Context(), parsed(t, `spec: {min: -1, max: 2}`), object.Nil, nil)
+	}
+	none := cache.Rules(func() *schema.Type { return &schema.Type{} })
+	none.Validate(t.Context(), parsed(t, `{}`), object.Nil, nil)
+	if compiled != 1 || evaluated != 3 {
+		t.Errorf("%d compilations and %d evaluations, not 1 and 3", compiled, evaluated)
+	}
+}
+
 // SPEC: EXT-1: an expression that is nested too deeply, too long, or too expensive is an error, and so is one whose
 // evaluation breaks down; no panic reaches the caller.
 func TestRulesAreBounded(t *testing.T) {

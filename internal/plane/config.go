@@ -15,6 +15,7 @@ import (
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
+	"plinth/internal/cel"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/internal/features"
@@ -70,6 +71,7 @@ type Config struct {
 	Issued      func(signer string, honored bool)
 	Unavailable func(name, reason string)
 	Worklists   worklist.Observe // is told what controllers have to do
+	Expressions cel.Observe      // is told of expressions that are compiled, and evaluated
 
 	Nodes nodes.Config // has Kubelets, BytesPerSecond and Metrics
 	// Aggregation has the Certificate and FollowRedirects. With EndpointsOnly the cluster IP of a Service is never used,

@@ -87,6 +87,7 @@ func (p *Plane) openEngine(ctx context.Context) error {
 	c := &p.config
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = p.webhooks().Call
+	p.Expressions.Observe = c.Expressions
 	definitions.Expressions = &p.Expressions
 	definitions.LatestExpressions = c.Releases.LatestExpressions()
 	if c.Image != nil {

@@ -68,6 +68,9 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	s.counts.show(issued.Collectors()...)
 	s.counts.show(forwarded.Collectors()...)
 	s.counts.show(worklists)
+	expressions := metrics.NewExpressions()
+	s.counts.show(expressions.Collectors()...)
+	p.Expressions = expressions.Observe()
 	s.counts.aggregation = metrics.NewAggregation()
 	p.Issued, p.Unavailable, p.Worklists = issued.Issued, s.counts.aggregation.Unavailable, worklists.Observe()
 	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files,

@@ -79,8 +79,6 @@ var absentMetrics = map[string]string{
 	"apiserver_validation_declarative_validation_mismatch_total": "there is one validation, and no second one beside it",
 	"apiserver_validation_declarative_validation_panic_total":    "there is one validation, and no second one beside it",
 	"registered_metrics_total":                                   "metrics have no stability level here",
-	"apiserver_cel_compilation_duration_seconds":                 missingMetric,
-	"apiserver_cel_evaluation_duration_seconds":                  missingMetric,
 	"apiserver_webhooks_x509_insecure_sha1_total":                missingMetric,
 	"apiserver_webhooks_x509_missing_san_total":                  missingMetric,
 }
