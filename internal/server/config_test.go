@@ -51,7 +51,8 @@ func TestFeatureGates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := clientOf(t, s).send(t.Context(), "POST", "/api/v1/namespaces/default/pods", "application/json",
+		client := clientOf(t, s)
+		answer, err := client.send(t.Context(), "POST", "/api/v1/namespaces/default/pods", "application/json",
 			map[string]any{
 				"metadata": map[string]any{"name": "p"},
 				"spec": map[string]any{
@@ -64,6 +65,7 @@ func TestFeatureGates(t *testing.T) {
 		}
 		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
+		client.CloseIdleConnections() // otherwise the server waits for it
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

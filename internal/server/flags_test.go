@@ -703,13 +703,13 @@ func TestBetaVersions(t *testing.T) {
 	const v1 = "/apis/certificates.k8s.io/v1/clustertrustbundles"
 	const v1beta1 = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 	off, client := inMemory(t, nil)
-	defer off.Close()
+	defer closed(t, off, client)
 	told(t, ask(t, off, client, http.MethodPost, v1, `{"metadata": {"name": "b"}, "spec": {"trustBundle": "x"}}`, 422))
 	told(t, ask(t, off, client, http.MethodGet, v1, "", 200))
 	told(t, ask(t, off, client, http.MethodGet, v1beta1, "", 404))
 
 	on, client := inMemory(t, func(c *Config) { c.Versions.Pairs = []string{"resource.k8s.io/v1beta2=true"} })
-	defer on.Close()
+	defer closed(t, on, client)
 	const rule = `{"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}`
 	const stable, beta = "/apis/resource.k8s.io/v1/devicetaintrules", "/apis/resource.k8s.io/v1beta2/devicetaintrules"
 	for path, version := range map[string]string{stable: "v1", beta: "v1beta2"} {
@@ -734,6 +734,6 @@ func TestBetaVersions(t *testing.T) {
 	without, client := inMemory(t, func(c *Config) {
 		c.FeatureGates = []string{"ClusterTrustBundle=false", "ClusterTrustBundleProjection=false"}
 	})
-	defer without.Close()
+	defer closed(t, without, client)
 	told(t, ask(t, without, client, http.MethodGet, v1, "", 404))
 }

@@ -73,6 +73,15 @@ type pipeAddress struct{}
 func (pipeAddress) Network() string { return "pipe" }
 func (pipeAddress) String() string  { return "pipe" }
 
+// closed ends a server and, before, the connections of its client, for which the server would wait.
+func closed(t *testing.T, s *Server, client *http.Client) {
+	t.Helper()
+	client.CloseIdleConnections()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // inMemory starts a server of values alone, and returns it with its administrator's client.
 func inMemory(t *testing.T, change func(*Config)) (*Server, *http.Client) {
 	t.Helper()
