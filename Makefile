@@ -4,6 +4,8 @@
 LDFLAGS := -s -w
 # Nothing here needs C, and a program without the C library takes two mebibytes less memory.
 export CGO_ENABLED := 0
+# Tests check assertions. Linters have the same tags, so that no package is compiled twice.
+TAGS := -tags invariants
 # What kubectl says that it is; without this it warns of the skew between itself and the server.
 KUBERNETES := 1.37.1
 KUBECTL := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
@@ -40,8 +42,7 @@ man: ## write the man pages to bin/man
 	mkdir -p bin/man && go test ./cmd/plinth -run '^TestManPages$$' -man "$(CURDIR)/bin/man"
 
 test: lint ## what one runs while working: lint and the tests of the product
-	@sh tools/compile.sh -buildmode=archive -tags invariants ./...
-	go test -tags invariants ./...
+	go test -vet=off $(TAGS) ./... # lint has vetted them
 
 check: ## real clients, controllers and etcd, and what is recorded of kube-apiserver, against a spawned server, and a release for linux/amd64: twenty minutes
 	cd tools && go build -o /dev/null ./kubectl
@@ -60,9 +61,9 @@ race: ## the product's tests under the race detector
 
 lint: ## formatting, vet and static checks
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w on the files above'; exit 1; }
-	@sh tools/compile.sh -buildmode=archive ./...
-	go vet ./...
-	go tool staticcheck ./...
+	@sh tools/compile.sh -buildmode=archive $(TAGS) ./...
+	go vet $(TAGS) ./...
+	go tool staticcheck $(TAGS) ./...
 
 release: ## all files of a release in bin/release (HOMEPAGE, or UNLICENSED=1 for a trial; PLATFORMS): see docs/releasing.md
 	cd release && go run . -out ../bin/release -home "$(HOMEPAGE)" -platforms "$(PLATFORMS)" $(if $(UNLICENSED),-trial)
