@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -95,9 +96,28 @@ func (e *encrypted) stop() {
 }
 
 // crash replaces the data directory by a copy of what the server has written so far, and starts with it.
+//
+// The server goes on writing meanwhile. A copy that has the beginning of a file from before a write, and what follows
+// from after it, is no state in which a crash could leave the directory. As the server only adds to files, creates and
+// removes them, two copies in a row that are equal are one.
 func (e *encrypted) crash() {
 	e.t.Helper()
-	var dir string
+	dir, before := e.copied()
+	for {
+		next, after := e.copied()
+		if before == after {
+			break
+		}
+		dir, before = next, after
+	}
+	e.stop()
+	e.config.DataDir = dir
+	e.start()
+}
+
+// copied copies the data directory, and returns a hash of the copy.
+func (e *encrypted) copied() (dir string, sum [sha256.Size]byte) {
+	e.t.Helper()
 	for copied := false; !copied; {
 		dir = e.t.TempDir()
 		err := os.CopyFS(dir, os.DirFS(e.config.DataDir))
@@ -105,9 +125,19 @@ func (e *encrypted) crash() {
 			e.t.Fatal(err)
 		}
 	}
-	e.stop()
-	e.config.DataDir = dir
-	e.start()
+	all := sha256.New()
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		fmt.Fprintf(all, "%s %d\n%s", strings.TrimPrefix(file, dir), len(content), content)
+		return err
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return dir, [sha256.Size]byte(all.Sum(nil))
 }
 
 const inDefault = "/api/v1/namespaces/default/"
