@@ -121,7 +121,7 @@ var clientFaults = []string{
 	"This pod has more than one PodDisruptionBudget",
 	"duplicate nodePort",
 	"no preferred addresses found", // of a Node that has none
-	"connect: connection refused",  // of a kubelet that does not run
+	`:1/containerLogs/`,            // of a kubelet that does not run
 }
 
 // runScript sends the requests of a script to a new server.
