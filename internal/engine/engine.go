@@ -22,8 +22,7 @@ type Config struct {
 }
 
 // Engine implements the verbs on the objects of a store. All methods may be called concurrently: the store orders
-// commits, the registry returns immutable Types, and recent, which only saves work, is safe for concurrent
-// use.
+// commits, the registry returns immutable Types, and recent, which only saves work, is safe for concurrent use.
 type Engine struct {
 	store    *store.Store
 	registry *Registry

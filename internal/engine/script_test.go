@@ -48,7 +48,7 @@ type player struct {
 	made    map[string][]*Object // the versions that the scenario has written, by the name of the object
 	begun   map[string]*begunWrite
 	page    string // continue token of the last page
-	ran     int    // how often an object was validated, or an operation computed
+	ran     int    // how often an object was validated
 }
 
 // begunWrite is a write that has read its object and has not committed yet.
@@ -126,7 +126,8 @@ func (p *player) begin(s *scenario.Step) {
 	p.begun[strings.Join(s.Words[1:], " ")] = w
 }
 
-// began, and computed how often an operation was.
+// set changes what the type Widget, or Namespaces, do. From count-validations on, answers to writes say how often an
+// object was validated since the scenario began.
 func (p *player) set(what string) {
 	p.Helper()
 	switch what {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"plinth/internal/controller/pace"
 	"plinth/internal/controller/worklist"
 )
 
@@ -48,7 +49,9 @@ func TestWorklists(t *testing.T) {
 		w := NewWorklists()
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := false
+		var busy pace.Busy
 		list := worklist.New(ctx, worklist.Config[int, struct{}]{Name: "c", Observe: w.Observe(),
+			Busy: &busy,
 			Do: func(ctx context.Context, n int, _ struct{}) error {
 				select {
 				case <-time.After(3 * time.Second):
@@ -101,6 +104,9 @@ work_duration_seconds_count 6
 		add(20, 30)
 		if got := shownWorklists(t, w); !strings.Contains(got, "adds_total 12\ndepth 0\n") {
 			t.Errorf("when the list has ended:\n%s", got)
+		}
+		if n := busy.Tasks(); n != 0 {
+			t.Errorf("a list that has ended has %d tasks", n)
 		}
 	})
 }

@@ -102,14 +102,12 @@ func (e *encrypted) stop() {
 // removes them, two copies in a row that are equal are one.
 func (e *encrypted) crash() {
 	e.t.Helper()
-	dir, before := e.copied()
-	for {
-		next, after := e.copied()
-		if before == after {
-			break
-		}
-		dir, before = next, after
-	}
+	dir, last := e.copied()
+	e.await(func() bool {
+		before := last
+		dir, last = e.copied()
+		return last == before
+	})
 	e.stop()
 	e.config.DataDir = dir
 	e.start()
