@@ -218,6 +218,22 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	return diff.only(removed), err
 }
 
+// Line is one line of an object that is printed as YAML.
+type Line struct {
+	Text string
+	// At is the field or item that begins on the line. Item is the item of a list that begins there, too, and has owners
+	// of its own; nil: there is none.
+	At, Item *Location
+}
+
+// Lines prints the object as YAML: a parser reads the same value from their texts. The item of an associative list has
+// no line of its own if it is a map: its first field has the dash.
+func (o *Ownership) Lines() []Line {
+	p := linePrinter{locations: o.Locations}
+	p.level(0, 0, false)
+	return p.lines
+}
+
 // YAML prints the object as YAML with the owners of each line in a comment. Without the comments it is the object: a
 // parser reads the same value.
 //
@@ -232,93 +248,41 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 // Managers and subresources are texts of a client, and a subresource need not be printable: a line break in one must
 // not end the comment (names).
 func (o *Ownership) YAML() string {
-	p := annotator{locations: o.Locations, of: o}
-	p.level(0, 0, false)
+	lines := o.Lines()
 	width := 0
-	for _, l := range p.lines {
-		if len(l.text) <= maxAligned {
-			width = max(width, len(l.text))
+	for _, l := range lines {
+		if len(l.Text) <= maxAligned {
+			width = max(width, len(l.Text))
 		}
 	}
 	var b strings.Builder
-	for _, l := range p.lines {
-		b.WriteString(l.text)
-		if l.owners != "" {
-			b.WriteString(strings.Repeat(" ", max(0, width-len(l.text))+2) + "# " + l.owners)
+	for _, l := range lines {
+		b.WriteString(l.Text)
+		if comment := o.comment(l); comment != "" {
+			b.WriteString(strings.Repeat(" ", max(0, width-len(l.Text))+2) + "# " + comment)
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// maxAligned is the length up to which a line counts for the column of the comments. Longer ones have their comment
-// directly behind them: one annotation of a thousand bytes would move all comments out of sight.
-const maxAligned = 60
-
-// annotator prints places as lines of YAML. Comments are kept apart until all lines have been printed, since their
-// column is that of the longest line. It does not use a YAML printer, because those do not report on which line a value
-// is printed.
-type annotator struct {
-	of        *Ownership
-	locations []Location // in the order of printing, each before those below it
-	next      int        // the first place that is not printed yet
-	lines     []struct{ text, owners string }
-}
-
-// level prints the places of one map or list, and all below them: those from next on whose path is longer by one than
-// depth, until a shorter path ends the level. dashed: the first line of an item follows its dash.
-func (a *annotator) level(depth, indent int, dashed bool) {
-	for a.next < len(a.locations) && len(a.locations[a.next].Path) == depth+1 {
-		p := &a.locations[a.next]
-		a.next++
-		margin := strings.Repeat(" ", indent)
-		if dashed {
-			margin = strings.Repeat(" ", indent-2) + "- "
-			dashed = false
-		}
-		element := p.Path[depth]
-		empty := p.Value.Len() == 0
-		composite := !empty && (p.Value.Kind() == object.Map || p.Value.Kind() == object.List)
-		switch {
-		case element.step == Field && composite:
-			a.line(margin+yamlKey(element.v.Str())+":", p)
-			deeper := indent
-			if p.Value.Kind() == object.Map {
-				deeper += 2
-			}
-			a.level(depth+1, deeper, false)
-		case element.step == Field:
-			a.line(margin+yamlKey(element.v.Str())+": "+yamlScalar(p.Value), p)
-		case composite && p.Value.Kind() == object.Map:
-			// The item has no separate line: the comment of its first field names its owners, too.
-			before := len(a.lines)
-			a.level(depth+1, indent+2, true)
-			if before < len(a.lines) && len(p.Owners) > 0 && p.Path[depth].step != Index {
-				a.lines[before].owners = "item: " + a.names(p) + "; " + a.lines[before].owners
-			}
-		case composite:
-			a.line(margin+"-", p)
-			a.level(depth+1, indent+2, false)
-		default:
-			a.line(margin+"- "+yamlScalar(p.Value), p)
-		}
-	}
-}
-
-// line adds a line for a place, with its owners or the remark that it has none.
-func (a *annotator) line(text string, p *Location) {
-	owners := a.names(p)
-	if owners == "" && p.Orphan() {
+// comment has the owners of a line, or the remark that it has none.
+func (o *Ownership) comment(l Line) string {
+	owners := o.names(l.At)
+	if owners == "" && l.At.Orphan() {
 		owners = "nobody"
 	}
-	a.lines = append(a.lines, struct{ text, owners string }{text, owners})
+	if l.Item != nil {
+		owners = "item: " + o.names(l.Item) + "; " + owners
+	}
+	return owners
 }
 
 // names are the owners of a place, without unprintable characters.
-func (a *annotator) names(p *Location) string {
+func (o *Ownership) names(p *Location) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {
-		names[i] = a.of.Managers[owner].String()
+		names[i] = o.Managers[owner].String()
 	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -326,6 +290,62 @@ func (a *annotator) names(p *Location) string {
 		}
 		return r
 	}, strings.Join(names, ", "))
+}
+
+// maxAligned is the length up to which a line counts for the column of the comments. Longer ones have their comment
+// directly behind them: one annotation of a thousand bytes would move all comments out of sight.
+const maxAligned = 60
+
+// linePrinter prints places as lines of YAML. It does not use a YAML printer, because those do not report on which line a
+// value is printed.
+type linePrinter struct {
+	locations []Location // in the order of printing, each before those below it
+	next      int        // the first place that is not printed yet
+	lines     []Line
+}
+
+// level prints the places of one map or list, and all below them: those from next on whose path is longer by one than
+// depth, until a shorter path ends the level. dashed: the first line of an item follows its dash.
+func (p *linePrinter) level(depth, indent int, dashed bool) {
+	for p.next < len(p.locations) && len(p.locations[p.next].Path) == depth+1 {
+		at := &p.locations[p.next]
+		p.next++
+		margin := strings.Repeat(" ", indent)
+		if dashed {
+			margin = strings.Repeat(" ", indent-2) + "- "
+			dashed = false
+		}
+		element := at.Path[depth]
+		empty := at.Value.Len() == 0
+		composite := !empty && (at.Value.Kind() == object.Map || at.Value.Kind() == object.List)
+		switch {
+		case element.step == Field && composite:
+			p.line(margin+yamlKey(element.v.Str())+":", at)
+			deeper := indent
+			if at.Value.Kind() == object.Map {
+				deeper += 2
+			}
+			p.level(depth+1, deeper, false)
+		case element.step == Field:
+			p.line(margin+yamlKey(element.v.Str())+": "+yamlScalar(at.Value), at)
+		case composite && at.Value.Kind() == object.Map:
+			before := len(p.lines)
+			p.level(depth+1, indent+2, true)
+			if before < len(p.lines) && len(at.Owners) > 0 && at.Path[depth].step != Index {
+				p.lines[before].Item = at
+			}
+		case composite:
+			p.line(margin+"-", at)
+			p.level(depth+1, indent+2, false)
+		default:
+			p.line(margin+"- "+yamlScalar(at.Value), at)
+		}
+	}
+}
+
+// line adds the line on which a place begins.
+func (p *linePrinter) line(text string, at *Location) {
+	p.lines = append(p.lines, Line{Text: text, At: at})
 }
 
 // yamlKey prints a key or string on one line. It is quoted as in JSON, which is valid YAML, unless YAML 1.1 surely

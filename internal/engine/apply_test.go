@@ -138,6 +138,64 @@ func TestAppliesRace(t *testing.T) {
 	}
 }
 
+// The lines are the object's YAML, and their owners those that the document has for the same paths. Lines of the
+// server's and of maps without owners say so.
+//
+// SPEC: BEY-1
+func TestOwnershipByLine(t *testing.T) {
+	b := newBench(t)
+	b.must(b.apply("a", "w", `,"data":{"k":"v"},"spec":{"n":1}`, false))
+	b.must(b.apply("b", "w", `,"spec":{"n":1,"m":"x\ny"}`, false))
+	rq := b.request("w")
+	b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(
+		`{"metadata":{"managedFields":[` +
+			`{"manager":"a","operation":"Apply","apiVersion":"test.example/v1","fieldsType":"FieldsV1",` +
+			`"fieldsV1":{"f:spec":{"f:n":{}}}},` +
+			`{"manager":"b","operation":"Apply","apiVersion":"test.example/v1","fieldsType":"FieldsV1",` +
+			`"fieldsV1":{"f:spec":{"f:n":{},"f:m":{}}}}]}}`)}))
+	owned, err := b.Ownership(b.Context(), b.request("w"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byPath := map[string]object.Value{}
+	for _, f := range owned.Document().At("fields").Items() {
+		byPath[f.At("path").Str()] = f.At("owners")
+	}
+	var text strings.Builder
+	kinds := map[string]int{}
+	for _, l := range owned.LinesDocument().At("lines").Items() {
+		text.WriteString(l.At("text").Str() + "\n")
+		owners, documented := byPath[l.At("path").Str()]
+		switch {
+		case l.At("owners").Len() > 0:
+			kinds["owned"]++
+			if !object.Equal(owners, l.At("owners")) {
+				t.Errorf("%s: owners %v, in the document %v", l.At("text").Str(), l.At("owners"), owners)
+			}
+		case l.At("system").Bool():
+			kinds["system"]++
+		case l.At("structural").Bool():
+			kinds["structural"]++
+		default:
+			kinds["nobody"]++
+			if !documented || owners.Len() > 0 {
+				t.Errorf("%s: nobody's, in the document %v", l.At("text").Str(), owners)
+			}
+		}
+	}
+	if kinds["owned"] != 2 || kinds["nobody"] != 1 || kinds["system"] == 0 || kinds["structural"] == 0 {
+		t.Errorf("lines: %v\n%s", kinds, text.String())
+	}
+	parsed, err := object.ParseYAML([]byte(text.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if live := b.value(b.must(b.Get(b.Context(), b.request("w"), ""))); !object.Equal(
+		parsed.Value.At("spec"), live.At("spec")) || !object.Equal(parsed.Value.At("data"), live.At("data")) {
+		t.Errorf("the lines are\n%s", text.String())
+	}
+}
+
 // goesWithIt is computed for the first hundred managers that apply, however many a client has written.
 //
 // SPEC: BEY-1, WRITE-6
@@ -157,10 +215,11 @@ func TestOwnershipOfManyManagers(t *testing.T) {
 			`{"metadata":{"name":"w"},"data":{%s}}`, strings.Join(data, ",")))))
 		b.must(b.Patch(b.Context(), b.request("w"), Patch{Type: MergePatch, Body: fmt.Appendf(nil,
 			`{"metadata":{"managedFields":[%s]}}`, strings.Join(entries, ","))}))
-		document, _, err := b.Ownership(b.Context(), b.request("w"))
+		owned, err := b.Ownership(b.Context(), b.request("w"))
 		if err != nil {
 			t.Fatal(err)
 		}
+		document := owned.Document()
 		removed := 0
 		for _, m := range document.At("managers").Items() {
 			removed += m.At("goesWithIt").Len()

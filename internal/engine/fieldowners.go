@@ -3,37 +3,41 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"plinth/merge"
 	"plinth/object"
 )
 
-// Ownership returns which managers own which fields of an object (BEY-1): as a document, and as YAML of the object with
-// the owners of each line behind it.
-//
-// The document lists the managers, and each field that has owners, or that has none although it could have. A field
-// names its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an apply of
-// nothing under its name would remove: those that it alone keeps. Managers of updates have none.
+// Ownership is who owns which fields of an object (BEY-1).
+type Ownership struct {
+	*merge.Ownership
+	subject    object.Value
+	managers   object.Value
+	incomplete string
+}
+
+// Ownership returns which managers own which fields of an object.
 //
 // goesWithIt is computed by making that apply, whose cost is linear in the size of the object. A client may write any
 // number of managers into managedFields, so computing it for all of them would cost managers × size: minutes for an
 // object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
 // more, the document says so (incomplete).
-func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
+func (e *Engine) Ownership(ctx context.Context, rq *Request) (*Ownership, error) {
 	v, _, err := e.of(rq.Resource).store.Live(ctx, rq.key(), true)
 	if err != nil {
-		return object.Nil, "", commitFailed(err)
+		return nil, commitFailed(err)
 	}
 	if v == nil {
-		return object.Nil, "", rq.notFound()
+		return nil, rq.notFound()
 	}
 	obj, _, err := rq.Resource.live(ctx, v)
 	if err != nil {
-		return object.Nil, "", err
+		return nil, err
 	}
 	owned, err := merge.Owners(obj, rq.Resource.Schema())
 	if err != nil {
-		return object.Nil, "", err
+		return nil, err
 	}
 	managers := make([]object.Value, len(owned.Managers))
 	appliers := 0
@@ -43,18 +47,13 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		if m.Operation == merge.OperationApply {
 			if appliers++; appliers <= maxGoesWith {
 				if gone, err = rq.merging(ctx).RemovedWithout(obj, *m); err != nil {
-					return object.Nil, "", err
+					return nil, err
 				}
 			}
 		}
 		managers[i] = managerOf(m, gone)
 	}
-	var fields []object.Value
-	for i := range owned.Locations {
-		if p := &owned.Locations[i]; len(p.Owners) > 0 || p.Orphan() {
-			fields = append(fields, locationOf(p))
-		}
-	}
+	o := &Ownership{Ownership: owned, managers: object.ListOf(managers...)}
 	meta := obj.At("metadata")
 	subject := []object.Member{
 		{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")},
@@ -65,15 +64,63 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 			subject = append(subject, object.Member{Key: key, Value: value})
 		}
 	}
-	document = object.Fields(
-		"apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("Ownership"), "object", object.MapOf(subject...),
-		"managers", object.ListOf(managers...), "fields", object.ListOf(fields...),
-	)
+	o.subject = object.MapOf(append(subject, object.Member{
+		Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(v.Revision, 10)),
+	})...)
 	if appliers > maxGoesWith {
-		document = document.With("incomplete", object.StringOf(fmt.Sprintf(
-			"goesWithIt is computed for the first %d of %d managers that apply", maxGoesWith, appliers)))
+		o.incomplete = fmt.Sprintf("goesWithIt is computed for the first %d of %d managers that apply", maxGoesWith, appliers)
 	}
-	return document, owned.YAML(), nil
+	return o, nil
+}
+
+// Document lists the managers, and each field that has owners, or that has none although it could have. A field names
+// its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an apply of nothing
+// under its name would remove: those that it alone keeps. Managers of updates have none.
+func (o *Ownership) Document() object.Value {
+	var fields []object.Value
+	for i := range o.Locations {
+		if p := &o.Locations[i]; len(p.Owners) > 0 || p.Orphan() {
+			fields = append(fields, locationOf(p))
+		}
+	}
+	return o.document("Ownership", "fields", fields)
+}
+
+// LinesDocument lists the managers, as Document does, and each line of the object's YAML with its owners. A line without
+// owners is the server's (system), or that of a map or list that has none itself (structural), or nobody's.
+func (o *Ownership) LinesDocument() object.Value {
+	lines := o.Lines()
+	values := make([]object.Value, len(lines))
+	for i, l := range lines {
+		members := []object.Member{
+			{Key: "text", Value: object.StringOf(l.Text)}, {Key: "path", Value: object.StringOf(l.At.Path.String())},
+		}
+		switch {
+		case len(l.At.Owners) > 0:
+			members = append(members, object.Member{Key: "owners", Value: indexes(l.At.Owners)})
+		case l.At.System:
+			members = append(members, object.Member{Key: "system", Value: object.BoolOf(true)})
+		case !l.At.Orphan():
+			members = append(members, object.Member{Key: "structural", Value: object.BoolOf(true)})
+		}
+		if l.Item != nil {
+			members = append(members, object.Member{Key: "itemOwners", Value: indexes(l.Item.Owners)})
+		}
+		values[i] = object.MapOf(members...)
+	}
+	return o.document("OwnershipLines", "lines", values)
+}
+
+// document is a document of a kind, with a list of its own.
+func (o *Ownership) document(kind, key string, list []object.Value) object.Value {
+	document := object.Fields(
+		"apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf(kind), "object", o.subject,
+		"managers", o.managers, key, object.ListOf(list...),
+	)
+	if o.incomplete != "" {
+		document = document.With("incomplete", object.StringOf(o.incomplete))
+	}
+	return document
 }
 
 // maxGoesWith is for how many managers goesWithIt is computed. Objects of real clusters have fewer than ten.
@@ -102,15 +149,20 @@ func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 // locationOf is a field in the document, with its owners as indexes of the managers, and with its value if it is a
 // leaf.
 func locationOf(p *merge.Location) object.Value {
-	owners := make([]object.Value, len(p.Owners))
-	for i, owner := range p.Owners {
-		owners[i] = object.IntOf(int64(owner))
-	}
 	members := []object.Member{
-		{Key: "path", Value: object.StringOf(p.Path.String())}, {Key: "owners", Value: object.ListOf(owners...)},
+		{Key: "path", Value: object.StringOf(p.Path.String())}, {Key: "owners", Value: indexes(p.Owners)},
 	}
 	if p.Leaf {
 		members = append(members, object.Member{Key: "value", Value: p.Value})
 	}
 	return object.MapOf(members...)
+}
+
+// indexes are the owners of a place, as indexes of the managers.
+func indexes(owners []int) object.Value {
+	values := make([]object.Value, len(owners))
+	for i, owner := range owners {
+		values[i] = object.IntOf(int64(owner))
+	}
+	return object.ListOf(values...)
 }

@@ -36,18 +36,27 @@ func (h *Handler) get(rs *requestState) error {
 }
 
 // ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003).
-// "document" is a JSON document, "yaml" the object with the owners of each line in a comment.
+// "document" and "lines" are JSON documents, by fields and by lines, "yaml" the object with the owners of each line in a
+// comment.
 func (h *Handler) ownership(rs *requestState, form string) error {
-	if form != "document" && form != "yaml" {
-		return apierr.NewBadRequest("ownership: Invalid value: " + strconv.Quote(form) + ": must be 'document' or 'yaml'")
+	if form != "document" && form != "lines" && form != "yaml" {
+		return apierr.NewBadRequest("ownership: Invalid value: " + strconv.Quote(form) +
+			": must be 'document', 'lines' or 'yaml'")
 	}
-	document, text, err := h.Engine.Ownership(rs.ctx, rs.request())
+	owned, err := h.Engine.Ownership(rs.ctx, rs.request())
 	if err != nil {
 		return err
 	}
-	if form == "yaml" {
+	document := object.Nil
+	switch form {
+	case "yaml":
+		text := owned.YAML()
 		rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
 		return rs.wholeOf([]byte(text), len(text))
+	case "lines":
+		document = owned.LinesDocument()
+	default:
+		document = owned.Document()
 	}
 	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()},
 		append(object.AppendObject(nil, document), '\n'))
