@@ -296,8 +296,8 @@ func (o *Ownership) names(p *Location) string {
 // directly behind them: one annotation of a thousand bytes would move all comments out of sight.
 const maxAligned = 60
 
-// linePrinter prints places as lines of YAML. It does not use a YAML printer, because those do not report on which line a
-// value is printed.
+// linePrinter prints places as lines of YAML. It does not use a YAML printer, because those do not report on which line
+// a value is printed.
 type linePrinter struct {
 	locations []Location // in the order of printing, each before those below it
 	next      int        // the first place that is not printed yet

@@ -86,8 +86,8 @@ func (o *Ownership) Document() object.Value {
 	return o.document("Ownership", "fields", fields)
 }
 
-// LinesDocument lists the managers, as Document does, and each line of the object's YAML with its owners. A line without
-// owners is the server's (system), or that of a map or list that has none itself (structural), or nobody's.
+// LinesDocument lists the managers, as Document does, and each line of the object's YAML with its owners. A line
+// without owners is the server's (system), or that of a map or list that has none itself (structural), or nobody's.
 func (o *Ownership) LinesDocument() object.Value {
 	lines := o.Lines()
 	values := make([]object.Value, len(lines))

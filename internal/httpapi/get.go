@@ -36,8 +36,8 @@ func (h *Handler) get(rs *requestState) error {
 }
 
 // ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003).
-// "document" and "lines" are JSON documents, by fields and by lines, "yaml" the object with the owners of each line in a
-// comment.
+// "document" and "lines" are JSON documents, by fields and by lines, "yaml" the object with the owners of each line in
+// a comment.
 func (h *Handler) ownership(rs *requestState, form string) error {
 	if form != "document" && form != "lines" && form != "yaml" {
 		return apierr.NewBadRequest("ownership: Invalid value: " + strconv.Quote(form) +
