@@ -35,10 +35,6 @@ type line struct {
 	loses atomic.Int64
 	// delay is how long each piece of an answer takes, in ns.
 	delay atomic.Int64
-	// mute loses all answers, and hold all requests, without ending their connection. holding receives when a request was
-	// held.
-	mute, hold atomic.Bool
-	holding    chan struct{}
 
 	// held is locked while answers are held back.
 	held sync.RWMutex
@@ -54,7 +50,7 @@ func newLine(t *testing.T, url string) *line {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{listener: listener, holding: make(chan struct{}, 1), conns: map[net.Conn]bool{}}
+	l := &line{listener: listener, conns: map[net.Conn]bool{}}
 	l.lead(url)
 	t.Cleanup(func() { listener.Close(); l.drop() })
 	go func() {
@@ -90,15 +86,12 @@ func (l *line) serve(near net.Conn) {
 		delete(l.conns, far)
 		l.mu.Unlock()
 	}()
-	go func() { _, _ = io.Copy(requests{l, far}, near); far.Close() }()
+	go func() { _, _ = io.Copy(far, near); far.Close() }()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := far.Read(buffer)
 		if err != nil || rand.Int63n(1000) < l.loses.Load() {
 			return
-		}
-		if l.mute.Load() {
-			continue
 		}
 		time.Sleep(time.Duration(l.delay.Load()))
 		l.held.RLock()
@@ -107,23 +100,6 @@ func (l *line) serve(near net.Conn) {
 			return
 		}
 	}
-}
-
-// requests is the part of a line that leads to etcd.
-type requests struct {
-	line *line
-	far  net.Conn
-}
-
-func (r requests) Write(b []byte) (int, error) {
-	if !r.line.hold.Load() {
-		return r.far.Write(b)
-	}
-	select {
-	case r.line.holding <- struct{}{}:
-	default:
-	}
-	return len(b), nil
 }
 
 // lead has later connections lead to an etcd.
