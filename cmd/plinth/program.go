@@ -28,7 +28,7 @@ func commands() []group {
 		{"Servers", []*cobra.Command{serveCommand(), startCommand(), stopCommand(), statusCommand(), listCommand(),
 			logsCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
-		{"Objects", []*cobra.Command{kubectlCommand(), ownersCommand(), mergeCommand()}},
+		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand()}},
 		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},
 	}
 }

@@ -23,10 +23,12 @@ import (
 )
 
 // defaults returns the default settings of the program under this name. As kube-apiserver they are the reference's:
-// there is no default data directory, and no controller runs.
+// there is no default data directory, no controller runs, and there is no console.
 func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
+	s.Console = true
 	if program == kubeAPIServer {
+		s.Console = false
 		s.DataDir, s.BindAddress, s.CertDir, s.Controllers = "", "0.0.0.0", "/var/run/kubernetes", nil
 		s.Aggregation.OwnAuthority = false
 	}

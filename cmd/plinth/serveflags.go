@@ -77,6 +77,8 @@ func plinthFlags(c *settings) []row {
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,
 			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
 				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
+		{"console", boolean(&c.Console), plinthOnly,
+			"serve the console, a page for browsers, at /console; started as kube-apiserver, it is off", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), plinthOnly,
 			"the lowest level to log: debug, info, warn or error", ""},
 	}

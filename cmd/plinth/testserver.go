@@ -37,6 +37,7 @@ type testSettings struct {
 // testDefaults are the default settings of a test server. As in envtest no controllers run.
 func testDefaults() *testSettings {
 	s := &testSettings{settings: defaults(testProgram)}
+	s.Console = false
 	s.DataDir, s.Storage, s.SecurePort, s.Controllers, s.logLevel = "", "memory", 0, nil, "warn"
 	return s
 }
@@ -44,7 +45,7 @@ func testDefaults() *testSettings {
 // ofServe are the flags of `plinth serve` that a test server has, too: those that decide what clients see. None of them
 // makes the server write to disk.
 var ofServe = []string{
-	"controllers", "log-level", "context-name", setCurrentContext,
+	"controllers", "log-level", "console", "context-name", setCurrentContext,
 	"external-hostname", "feature-gates", "goaway-chance", "min-request-timeout", "request-timeout",
 	"bind-address", "disable-http2-serving", "secure-port",
 	"anonymous-auth", "authentication-config", "token-auth-file",

@@ -157,12 +157,12 @@ var noCache = []string{"no-cache, private"}
 
 // resolveInfo parses the URL. It does not look up the resource, so authorization cannot depend on what exists. It
 // cannot fail either: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers
-// 404 if nothing is served there.
+// 404 if nothing is served there. Only a request of the console may be for what it has no business with.
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
 	rs.backend = h.backend(&rs.info)
-	return nil
+	return rs.onlyHere()
 }
 
 // limitTime sets the deadline of every request except watches and connections: the server's limit or the client's
@@ -198,6 +198,10 @@ func (h *Handler) limitTime(rs *requestState) error {
 // authenticate finds the user. The answer does not contain the error: an attacker must not learn which part of the
 // credentials is right.
 func (h *Handler) authenticate(rs *requestState) error {
+	if h.ofAnotherSite(rs.r) {
+		return &apierr.Error{Code: http.StatusForbidden, Reason: apierr.Forbidden,
+			Message: "a page of another site cannot use a browser's client certificate"}
+	}
 	id, err := h.Authenticate(rs.ctx, rs.r)
 	if observe := h.Metrics.Authenticated; observe != nil {
 		if err != nil {

@@ -20,10 +20,7 @@ var crossOrigin = http.Header{
 // request was a preflight, which has been answered.
 func (h *Handler) preflight(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
-	if len(h.Origins) == 0 || origin == "" {
-		return false
-	}
-	if !slices.ContainsFunc(h.Origins, func(allowed *regexp.Regexp) bool { return allowed.MatchString(origin) }) {
+	if !h.allowsOrigin(origin) {
 		return false
 	}
 	header := w.Header()
@@ -36,4 +33,10 @@ func (h *Handler) preflight(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return true
+}
+
+// allowsOrigin says whether pages of an origin may send requests; "" is none.
+func (h *Handler) allowsOrigin(origin string) bool {
+	return origin != "" &&
+		slices.ContainsFunc(h.Origins, func(allowed *regexp.Regexp) bool { return allowed.MatchString(origin) })
 }

@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/aggregation"
 	"plinth/internal/builtin"
+	"plinth/internal/console"
 	"plinth/internal/discovery"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
@@ -67,8 +68,18 @@ func (p *Plane) newHandler() (err error) {
 	c.Fairness, c.Stats = p.Fairness, stats.of
 	c.Checks, c.Closing = p.checks(), p.closing
 	c.Features, c.Logger = p.config.Features, p.config.Logger
-	p.handler, err = httpapi.New(c)
-	return err
+	c.Browsers = p.config.Console
+	api, err := httpapi.New(c)
+	if err != nil {
+		return err
+	}
+	p.handler = api
+	if p.config.Console {
+		p.handler = console.New(console.Config{
+			API: api, Authenticate: p.Authenticate, Now: p.clock, Logger: p.config.Logger,
+		}).Before()
+	}
+	return nil
 }
 
 // readable returns an error if an object cannot be read that decides on requests: a policy, a webhook configuration, a

@@ -188,6 +188,7 @@ type Insight struct {
 	ContentionProfiling bool              // record blocking profiles, if Profiling is on
 	DebugSocket         string            // a Unix socket that serves /debug/pprof; "": none
 	Flags               map[string]string // all flags with their values, for /flagz; nil: the page is not served
+	Console             bool              // serve the console, a page for browsers
 	Logger              *slog.Logger
 }
 

@@ -35,6 +35,7 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 		Limits: plane.Limits{Fairness: c.PriorityAndFairness, Reading: c.MaxRequestsInflight,
 			Writing: c.MaxMutatingInflight, Places: c.places},
 		Handlers:    s.pages,
+		Console:     c.Console,
 		Certificate: func(context.Context) error { return s.certificates.expired(s.clock()) },
 		Serving: func(context.Context) error {
 			if !s.ready.Load() {

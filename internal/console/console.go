@@ -1,0 +1,118 @@
+package console
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+// Path is where the console is.
+const Path = "/console"
+
+// Config says which API the console is for.
+type Config struct {
+	// API answers the requests of sessions. Their context says whose they are (auth.As).
+	API http.Handler
+	// Authenticate returns the user of a request.
+	Authenticate func(*http.Request) (*access.Identity, error)
+	Now          func() time.Time
+	Logger       *slog.Logger
+}
+
+// Console is a handler of /console and of everything below it. All it does before its first request is to exist.
+type Console struct {
+	Config
+	sessions sessions
+	files    func() *files
+}
+
+// New makes a console.
+func New(c Config) *Console {
+	return &Console{Config: c, files: sync.OnceValue(loadFiles)}
+}
+
+// Before returns a handler that serves the console, and everything else by the API.
+func (c *Console) Before() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rest, ok := strings.CutPrefix(r.URL.Path, Path); ok && (rest == "" || rest[0] == '/') {
+			c.ServeHTTP(w, r)
+			return
+		}
+		c.API.ServeHTTP(w, r)
+	})
+}
+
+// ServeHTTP answers one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	for name, value := range pageHeaders {
+		header[name] = value
+	}
+	var err error
+	switch path := strings.TrimPrefix(r.URL.Path, Path); {
+	case path == "/session":
+		err = c.session(w, r)
+	case path == "/code":
+		err = c.code(w, r)
+	case strings.HasPrefix(path, "/api/"):
+		err = c.request(w, r)
+	default:
+		err = c.page(w, r)
+	}
+	if err != nil {
+		c.fail(w, err)
+	}
+}
+
+// pageHeaders are in every answer of the console.
+var pageHeaders = http.Header{
+	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'"},
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"}, // for browsers that do not know frame-ancestors
+	"Referrer-Policy":              {"no-referrer"},
+	"Cross-Origin-Opener-Policy":   {"same-origin"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"Cache-Control":                {"no-store"},
+}
+
+// fail answers with an error, as a Status.
+func (c *Console) fail(w http.ResponseWriter, err error) {
+	refused := apierr.From(err)
+	if refused.Code >= http.StatusInternalServerError {
+		c.Logger.Error("a request of the console has failed", "error", err)
+	}
+	answer(w, refused.Code, object.AppendObject(nil, refused.Status()))
+}
+
+// answer sends JSON.
+func answer(w http.ResponseWriter, code int, body []byte) {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // the client has gone, if it fails
+}
+
+// forbidden is the error of a request that the console refuses.
+func forbidden(why string) error {
+	return &apierr.Error{Code: http.StatusForbidden, Reason: apierr.Forbidden, Message: "console: " + why}
+}
+
+// fromPage returns an error unless a request is from a page of this origin. Browsers say so in a header that pages
+// cannot set.
+func fromPage(r *http.Request) error {
+	switch site := r.Header.Get("Sec-Fetch-Site"); site {
+	case "same-origin":
+		return nil
+	case "":
+		return forbidden("this is for the page at " + Path + "/, in a browser that sends Sec-Fetch-Site")
+	default:
+		return forbidden("the request is not from the console's page (Sec-Fetch-Site: " + site + ")")
+	}
+}

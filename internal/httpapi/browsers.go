@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"plinth/internal/apierr"
+)
+
+// consoleKey is the key of FromConsole.
+type consoleKey struct{}
+
+// FromConsole returns a context for requests of the console's page. They are answered by this server alone: another one
+// would get what the session of a browser may do, and could answer with a page of its own.
+func FromConsole(ctx context.Context) context.Context {
+	return context.WithValue(ctx, consoleKey{}, true)
+}
+
+// onlyHere refuses a request of the console that is for another server: an aggregated one, a node, a Pod or a Service.
+func (rs *requestState) onlyHere() error {
+	if rs.backend == nil && !connects(rs.info.subresource) || rs.ctx.Value(consoleKey{}) == nil {
+		return nil
+	}
+	return &apierr.Error{Code: http.StatusForbidden, Reason: apierr.Forbidden,
+		Message: "the console sends no requests to other servers: use kubectl"}
+}
+
+// sandbox is the policy of what other servers answer: a browser that shows it treats it as a page of an origin of its
+// own, which has no cookies and no answers of this origin. Its scripts run there.
+var sandbox = []string{"sandbox allow-scripts allow-forms allow-popups allow-downloads"}
+
+// ofAnotherSite says whether a browser sends a request for a page of another site with nothing but its client
+// certificate, which it sends for any page. The pages of the allowed origins may have that (CORS).
+func (h *Handler) ofAnotherSite(r *http.Request) bool {
+	if !h.Browsers || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(r.Header["Authorization"]) > 0 {
+		return false
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && !h.allowsOrigin(r.Header.Get("Origin"))
+}

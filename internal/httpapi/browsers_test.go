@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// Where browsers have sessions, what other servers answer is a page of another origin, whatever they say themselves,
+// and nothing of the console goes to them. Elsewhere their answers are passed on as they are.
+//
+// SPEC: BEY-14
+func TestForwardedAnswersAreInASandbox(t *testing.T) {
+	for _, browsers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			s := newForwardingServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				w.Header().Set("Content-Security-Policy", "default-src *")
+			}, func(c *Config) { c.Browsers = browsers })
+			for _, path := range []string{forwarded + "/a", "/apis/metrics.example/v1", connected + "/proxy/x"} {
+				got := s.do("GET", path, "")
+				policies := strings.Join(got.header["Content-Security-Policy"], ", ")
+				if got.code != 200 || strings.Contains(policies, "sandbox") != browsers ||
+					strings.Contains(policies, "allow-same-origin") || !strings.Contains(policies, "default-src *") {
+					t.Errorf("%s: %d, with the policies %s", path, got.code, policies)
+				}
+			}
+			if asked != 3 {
+				t.Errorf("the other server was asked %d times", asked)
+			}
+			for _, path := range []string{forwarded + "/a", "/apis/metrics.example/v1", connected + "/proxy/x",
+				connected + "/log", connected + "/exec"} {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodGet, path, nil).WithContext(FromConsole(context.Background()))
+				r.Header.Set("Authorization", "Bearer admin")
+				s.handler.ServeHTTP(w, r)
+				if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "console") {
+					t.Errorf("%s for the console: %d %s", path, w.Code, w.Body)
+				}
+			}
+			if asked != 3 {
+				t.Error("a request of the console was sent on")
+			}
+		})
+	}
+}
