@@ -39,7 +39,7 @@ func (c *Console) request(w http.ResponseWriter, r *http.Request) error {
 	prefix := Path + "/api"
 	inner.URL.Path = strings.TrimPrefix(inner.URL.Path, prefix)
 	inner.URL.RawPath = strings.TrimPrefix(inner.URL.RawPath, prefix)
-	inner.RequestURI = strings.TrimPrefix(inner.RequestURI, prefix)
+	inner.RequestURI = inner.URL.RequestURI()
 	inner.TLS = nil
 	c.API.ServeHTTP(w, inner)
 	return nil

@@ -286,7 +286,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err := fromPage(r); err != nil {
 		return err
 	}
-	body, err := bodyOf(r)
+	body, err := bodyOf(w, r)
 	if err != nil {
 		return err
 	}
@@ -310,16 +310,21 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.sessions.finish(cookie(r))
 	s, identifier := c.sessions.begin(of, id.User.Name, c.Now())
+	c.Logger.Info("a session of the console has begun", "user", id.User.Name, "until", s.until)
 	setCookie(w, identifier, int(sessionLife.Seconds()))
 	s.answer(w, id)
 	return nil
 }
 
+// bodyTime is how long a body may take to arrive.
+const bodyTime = 10 * time.Second
+
 // bodyOf reads the body of a request, which is a map as JSON.
-func bodyOf(r *http.Request) (object.Value, error) {
+func bodyOf(w http.ResponseWriter, r *http.Request) (object.Value, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return object.Nil, apierr.NewUnsupportedMediaType([]string{"application/json"})
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // only writers of tests have none
 	data, err := io.ReadAll(io.LimitReader(r.Body, mostBytes+1))
 	if err != nil {
 		return object.Nil, apierr.NewBadRequest("console: the body cannot be read: " + err.Error())
