@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -169,6 +170,24 @@ func TestConsoleSessions(t *testing.T) {
 		t.Errorf("the user is %q", user)
 	}
 	certified.wants(403, http.MethodGet, "/console/api/api/v1/namespaces/default/secrets", "")
+
+	leaf, err := s.certificates.pki.Leaf("bob", pkix.Name{CommonName: "bob"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob := openPage(t, s, pair)
+	bob.wants(403, http.MethodGet, configMaps, "") // and the result of verifying the certificate is known
+	code = admin.must(201, http.MethodPost, "/console/code", nil).text("code")
+	if user := bob.signIn(`{"code":"` + code + `"}`); user != "plinth-admin" {
+		t.Errorf("the code of plinth-admin begins a session of %q", user)
+	}
+	if user := bob.signIn(`{}`); user != "bob" {
+		t.Errorf("the certificate of bob begins a session of %q", user)
+	}
 }
 
 // What is not the console's page, of this origin, with its session and its key, gets nothing; and neither does a
