@@ -22,12 +22,14 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/configfile"
+	"plinth/internal/console"
 	"plinth/internal/datadir"
 	"plinth/internal/features"
 	"plinth/internal/metrics"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
 	"plinth/internal/plane"
+	"plinth/internal/product"
 	"plinth/internal/store"
 )
 
@@ -284,14 +286,22 @@ func (s *Server) greet(out io.Writer, took time.Duration) {
 	if s.plane.Storage.OnEtcd() {
 		where = "its objects in the etcd at " + strings.Join(s.config.Etcd.Servers, ", ")
 	}
+	kubectl := "https://kubernetes.io/docs/tasks/tools has it."
+	if strings.HasSuffix(product.Built().Version, "-dev") {
+		kubectl = `"make kubectl" builds bin/kubectl.`
+	}
+	browser := ""
+	if s.config.Console {
+		browser = "\nIn a browser: " + s.URL() + console.Path + "/\n"
+	}
 	fmt.Fprintf(out, `Plinth %s is ready at %s after %d ms, with %s.
 
 In another terminal:
   export KUBECONFIG=%s
   kubectl get namespaces
-
-No kubectl? "make kubectl" builds bin/kubectl. Ctrl-C ends the server.
-`, plane.Version, s.URL(), took.Milliseconds(), where, kubeconfig)
+%s
+No kubectl? %s Ctrl-C ends the server.
+`, plane.Version, s.URL(), took.Milliseconds(), where, kubeconfig, browser, kubectl)
 }
 
 // Close ends the server: it stops listening, ends watches, lets other requests finish within drainTime, waits for
