@@ -143,6 +143,9 @@ func TestSite(t *testing.T) {
 		}
 	}
 	for _, page := range pages {
+		if strings.HasSuffix(page, "readme.html") {
+			t.Errorf("%s is a page twice: the README of a folder is its index", page)
+		}
 		if !known[page] {
 			t.Errorf("the search does not know %s", page)
 		}
