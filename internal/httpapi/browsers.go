@@ -25,8 +25,13 @@ func (rs *requestState) onlyHere() error {
 		Message: "the console sends no requests to other servers: use kubectl"}
 }
 
-// sandbox is the policy of what other servers answer: a browser that shows it treats it as a page of an origin of its
-// own, which has no cookies and no answers of this origin. Its scripts run there.
+// isBrowser says whether a browser sends a request: all of them say for whom, and no page can keep them from it. Those
+// that are too old to do so have no sessions here.
+func isBrowser(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") != "" }
+
+// sandbox is the policy of what other servers answer to a browser: one that shows it treats it as a page of an origin
+// of its own, which has no cookies and no answers of this origin. Its scripts run there. Other clients get what they
+// would get of the reference.
 var sandbox = []string{"sandbox allow-scripts allow-forms allow-popups allow-downloads"}
 
 // ofAnotherSite says whether a browser sends a request for a page of another site with nothing but its client

@@ -23,13 +23,17 @@ func TestForwardedAnswersAreInASandbox(t *testing.T) {
 			}, func(c *Config) { c.Browsers = browsers })
 			for _, path := range []string{forwarded + "/a", "/apis/metrics.example/v1", connected + "/proxy/x"} {
 				got := s.do("GET", path, "")
+				if own := got.header["Content-Security-Policy"]; len(own) != 1 || own[0] != "default-src *" {
+					t.Errorf("%s: a client that is no browser gets the policies %s", path, own)
+				}
+				got = s.do("GET", path, "", "Sec-Fetch-Site", "none")
 				policies := strings.Join(got.header["Content-Security-Policy"], ", ")
 				if got.code != 200 || strings.Contains(policies, "sandbox") != browsers ||
 					strings.Contains(policies, "allow-same-origin") || !strings.Contains(policies, "default-src *") {
 					t.Errorf("%s: %d, with the policies %s", path, got.code, policies)
 				}
 			}
-			if asked != 3 {
+			if asked != 6 {
 				t.Errorf("the other server was asked %d times", asked)
 			}
 			for _, path := range []string{forwarded + "/a", "/apis/metrics.example/v1", connected + "/proxy/x",
@@ -42,7 +46,7 @@ func TestForwardedAnswersAreInASandbox(t *testing.T) {
 					t.Errorf("%s for the console: %d %s", path, w.Code, w.Body)
 				}
 			}
-			if asked != 3 {
+			if asked != 6 {
 				t.Error("a request of the console was sent on")
 			}
 		})

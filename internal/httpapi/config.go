@@ -69,7 +69,7 @@ type Config struct {
 	// Origins are the origins of web pages that may send requests. An empty list disables CORS.
 	Origins []*regexp.Regexp
 	// Browsers says that this origin is one of web pages that have sessions (package console). Then what other servers
-	// answer is a page of another origin to a browser, and a page of another site cannot use a browser's certificate.
+	// answer to a browser is a page of another origin, and a page of another site cannot use a browser's certificate.
 	Browsers bool
 	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that
 	// the client opens another one. Without it, the long-lived connections of clients behind a load balancer would all
