@@ -15,6 +15,7 @@ import (
 	"plinth/internal/forward"
 	"plinth/internal/store"
 	"plinth/internal/view"
+	"plinth/internal/webhook"
 )
 
 // Path is the resource part of the keys of APIServices in the store.
@@ -42,7 +43,7 @@ type Config struct {
 // Aggregator knows the backends. Its methods may be called concurrently.
 type Aggregator struct {
 	Config
-	Counters     Counters
+	Outdated     webhook.Outdated // of the requests that are forwarded to the backends
 	routes       *view.View[routes]
 	availability *view.View[map[string]bool]
 	local        *view.View[*discovery.Local]
@@ -121,7 +122,7 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 	}
 	target := forward.Target{URL: location, Transport: transport, Rewrite: true,
 		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger,
-		Answered: a.Counters.count}
+		Answered: func(answer *http.Response, err error) { a.Outdated.Count(ctx, location.Hostname(), answer, err) }}
 	err = target.Forward(w, out)
 	if err == nil || in.Context().Err() != nil {
 		return err

@@ -113,6 +113,22 @@ func (rs *requestState) auditDecision(decision, reason string) {
 	rs.record.Annotate(reasonAnnotation, reason)
 }
 
+// recordAnswer records that the answer begins.
+func (rs *requestState) recordAnswer(code int) {
+	rs.recordCalls()
+	rs.record.Answers(code)
+}
+
+// recordCalls annotates the record with what was noted so far of calls of other servers.
+func (rs *requestState) recordCalls() {
+	if rs.record == nil {
+		return
+	}
+	for key, value := range rs.calls.All() {
+		rs.record.Annotate(key, value)
+	}
+}
+
 // endRecord completes the record when the answer is complete.
 func (rs *requestState) endRecord() {
 	if rs.record == nil {
@@ -121,6 +137,7 @@ func (rs *requestState) endRecord() {
 	if rs.resource != nil && rs.resource.Deprecated != "" {
 		rs.record.Annotate("k8s.io/deprecated", "true")
 	}
+	rs.recordCalls()
 	if r := rs.received; r != nil && !r.Object.IsNull() {
 		rs.recordReceived(r)
 	}

@@ -18,6 +18,7 @@ import (
 	"plinth/internal/features"
 	"plinth/internal/samplelog"
 	"plinth/internal/stack"
+	"plinth/internal/webhook"
 	"plinth/internal/wire"
 )
 
@@ -201,6 +202,9 @@ func (h *Handler) authenticate(rs *requestState) error {
 	if h.ofAnotherSite(rs.r) {
 		return &apierr.Error{Code: http.StatusForbidden, Reason: apierr.Forbidden,
 			Message: "a page of another site cannot use a browser's client certificate"}
+	}
+	if h.Auditor != nil {
+		rs.ctx, rs.calls = webhook.Noting(rs.ctx)
 	}
 	id, err := h.Authenticate(rs.ctx, rs.r)
 	if observe := h.Metrics.Authenticated; observe != nil {

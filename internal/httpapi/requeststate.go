@@ -15,6 +15,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/execution"
 	"plinth/internal/fairness"
+	"plinth/internal/webhook"
 )
 
 // requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get. Only
@@ -56,6 +57,7 @@ type requestState struct {
 	subresource *engine.Subresource
 
 	noted    map[string]string // annotations that authentication adds to the record
+	calls    *webhook.Notes    // annotations that calls of other servers add to it; nil: nobody records
 	record   *audit.Record     // nil: the request is not recorded
 	received *engine.Received  // the part of the body that the record needs, see recordBody
 
@@ -101,7 +103,7 @@ func (rs *requestState) Header() http.Header { return rs.w.Header() }
 func (rs *requestState) WriteHeader(code int) {
 	if rs.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		rs.code = code
-		execution.Outside(rs.ctx, func() { rs.record.Answers(code) })
+		execution.Outside(rs.ctx, func() { rs.recordAnswer(code) })
 	}
 	rs.w.WriteHeader(code)
 }
@@ -146,7 +148,7 @@ func (rs *requestState) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	rs.code = http.StatusSwitchingProtocols
-	rs.record.Answers(rs.code)
+	rs.recordAnswer(rs.code)
 	rs.dropSlot()
 	if rs.backend != nil {
 		connection = newUpgraded(connection, rs.h.Closing)

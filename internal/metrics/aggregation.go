@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/aggregation"
@@ -30,16 +28,11 @@ func (f *Aggregation) Collectors(a *aggregation.Aggregator, d *discovery.Documen
 	counter := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value)
 	}
-	of := func(count *atomic.Int64) func() float64 { return func() float64 { return float64(count.Load()) } }
-	return []prometheus.Collector{f.lost, &unavailableMetric{a},
+	return append([]prometheus.Collector{f.lost, &unavailableMetric{a},
 		counter("aggregator_discovery_aggregation_count_total",
 			"How many times the discovery documents of all servers were put together.",
 			func() float64 { return float64(d.Aggregations()) }),
-		counter("apiserver_kube_aggregator_x509_missing_san_total",
-			"Requests to aggregated servers whose certificate has no subject alternative name.", of(&a.Counters.MissingSAN)),
-		counter("apiserver_kube_aggregator_x509_insecure_sha1_total",
-			"Requests to aggregated servers with a certificate that is signed with SHA-1.", of(&a.Counters.InsecureSHA1)),
-	}
+	}, outdated("kube_aggregator", "aggregated API servers", &a.Outdated)...)
 }
 
 // unavailableMetric says of each APIService whether it is unavailable. It reads the objects, so every server reports

@@ -55,6 +55,7 @@ func (s *Server) collectors(p *plane.Plane) ([]prometheus.Collector, error) {
 	}
 	of := product.Built()
 	shown = append(shown, metrics.Build(plane.Version, of.Hash, of.Date, s.features, releases)...)
+	shown = append(shown, metrics.Outdated()...)
 	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
 	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
 	shown = append(shown, p.Storage.Collectors()...)

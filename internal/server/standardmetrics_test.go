@@ -79,12 +79,7 @@ var absentMetrics = map[string]string{
 	"apiserver_validation_declarative_validation_mismatch_total": "there is one validation, and no second one beside it",
 	"apiserver_validation_declarative_validation_panic_total":    "there is one validation, and no second one beside it",
 	"registered_metrics_total":                                   "metrics have no stability level here",
-	"apiserver_webhooks_x509_insecure_sha1_total":                missingMetric,
-	"apiserver_webhooks_x509_missing_san_total":                  missingMetric,
 }
-
-// missingMetric is the reason of those that could be there.
-const missingMetric = "missing: it is not counted yet (docs/missing.md)"
 
 // described are the labels of metrics, by name, whether or not they have counted something.
 type described map[string][]string

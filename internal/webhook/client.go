@@ -250,6 +250,7 @@ func (c *Clients) make(ctx context.Context, config object.Value) (*client, error
 			made.http.Transport = here
 		}
 	}
+	made.http.Transport = counting{made.http.Transport}
 	execution.Outside(ctx, func() {
 		made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig)
 	})

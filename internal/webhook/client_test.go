@@ -157,7 +157,7 @@ func TestCallOfAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.http.Transport.(*toService).TLSClientConfig.ServerName = "example.com"
+	made.http.Transport.(counting).RoundTripper.(*toService).TLSClientConfig.ServerName = "example.com"
 	if answer, err := c.Call(t.Context(), config, nil); err != nil ||
 		string(answer) != "hook.ns.svc:443/convert for example.com" {
 		t.Errorf("a call of the service: have %q, %v", answer, err)

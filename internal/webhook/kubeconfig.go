@@ -152,7 +152,7 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
-	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	client := &http.Client{Transport: counting{transport}, CheckRedirect: checkRedirect}
 	r := &Remote{url: *address, authenticate: authenticate, http: client}
 	r.SetTimeout(callTimeout)
 	return r, nil

@@ -25,7 +25,7 @@ func transportOf(t *testing.T, c *Clients, config object.Value) *http.Transport 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.http.Transport.(*http.Transport)
+	return made.http.Transport.(counting).RoundTripper.(*http.Transport)
 }
 
 // A webhook on this machine that offers HTTP/2 is called with it, over one connection: also by calls at one time.

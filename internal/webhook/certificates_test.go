@@ -1,4 +1,4 @@
-package aggregation
+package webhook
 
 import (
 	"crypto/ecdsa"
@@ -36,7 +36,7 @@ func issue(t *testing.T, template, authority *x509.Certificate, key, by *ecdsa.P
 
 // Certificates of outdated forms are counted, be they refused or accepted.
 //
-// SPEC: RUN-3, EXT-2
+// SPEC: RUN-3, EXT-2, AUTH-4
 func TestOutdatedCertificates(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,14 +82,21 @@ func TestOutdatedCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer, err := transport.RoundTrip(request)
-		var c Counters
-		c.count(answer, err)
+		ctx, notes := Noting(t.Context())
+		var c Outdated
+		c.Count(ctx, name, answer, err)
 		if err == nil {
 			answer.Body.Close()
 		}
 		if c.MissingSAN.Load() != row.san || c.InsecureSHA1.Load() != row.sha1 {
 			t.Errorf("%s: %d without names, %d with SHA-1 are counted (%v)", row.name, c.MissingSAN.Load(),
 				c.InsecureSHA1.Load(), err)
+		}
+		noted := notes.All()
+		_, san := noted["missing-san.invalid-cert.kubernetes.io/"+name]
+		_, sha1 := noted["insecure-sha1.invalid-cert.kubernetes.io/"+name]
+		if san != (row.san > 0) || sha1 != (row.sha1 > 0) {
+			t.Errorf("%s: the notes are %v", row.name, noted)
 		}
 		server.Close()
 	}
