@@ -710,7 +710,8 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// After the log file was moved away, as logrotate does, and opened again, events are in the new one. None is lost.
+// After the log file was moved away, as logrotate does, and opened again, events are in the new one. None is lost, and
+// one that cannot be opened leaves the old one in use.
 //
 // SPEC: AUTH-4
 func TestReopen(t *testing.T) {
@@ -738,12 +739,22 @@ func TestReopen(t *testing.T) {
 			t.Fatal(err)
 		}
 		event()
+		if err := os.Mkdir(o.Log.Path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Reopen(); err == nil {
+			t.Error("a directory is opened as a log")
+		}
+		event()
+		if err := os.Remove(o.Log.Path); err != nil {
+			t.Fatal(err)
+		}
 		if err := a.Reopen(); err != nil {
 			t.Fatal(err)
 		}
 		event()
 		closed(t, a)
-		if old, now := lines(moved), lines(o.Log.Path); each == 0 || old != 2*each || now != each {
+		if old, now := lines(moved), lines(o.Log.Path); each == 0 || old != 3*each || now != each {
 			t.Errorf("of %d lines of each event %d are in the old file, %d in the new one", each, old, now)
 		}
 	}

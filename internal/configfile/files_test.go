@@ -61,7 +61,9 @@ func TestFiles(t *testing.T) {
 		{func() { write(two, "b") }, "b", "--x"},
 		{func() { os.Remove(one) }, "b", "--x failed"},
 		{func() {}, "b", ""},
-		{func() { write(one, "b") }, "b", ""}, // as it was
+		{func() { write(one, "b") }, "b", ""},          // as it was
+		{func() { os.Remove(one) }, "b", "--x failed"}, // again
+		{func() { write(one, "b") }, "b", ""},
 		{func() { write(one, "c"); write(two, "c") }, "c", "--x"},
 	} {
 		told = nil
@@ -71,7 +73,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("step %d: %q, told %q, want %q and %q", i, made, got, step.made, step.told)
 		}
 	}
-	if n := strings.Count(log.String(), "level=ERROR"); n != 2 {
+	if n := strings.Count(log.String(), "level=ERROR"); n != 3 {
 		t.Errorf("%d errors are in the log: %s", n, log.String())
 	}
 	var once *Files

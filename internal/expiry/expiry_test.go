@@ -62,7 +62,9 @@ func TestWarn(t *testing.T) {
 		want  string // in the log; "": nothing is
 	}{
 		{0, ""}, {pki.LeafLife - 47*time.Hour, "a certificate expires on"}, {pki.LeafLife - 46*time.Hour, ""},
-		{pki.LeafLife - 22*time.Hour, "a certificate expires on"}, {pki.LeafLife + 3*time.Hour, "a certificate expired on"},
+		{pki.LeafLife - 22*time.Hour, "level=WARN msg=\"a certificate expires on"},
+		{pki.LeafLife + 3*time.Hour, "level=ERROR msg=\"a certificate expired on"},
+		{pki.LeafLife - time.Hour, "level=WARN msg=\"a certificate expires on"}, // the clock was ahead, and was set
 	} {
 		var log bytes.Buffer
 		all.Warn(slog.New(slog.NewTextHandler(&log, nil)), start.Add(c.after))
