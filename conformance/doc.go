@@ -16,6 +16,8 @@
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd, and two releases a directory? etcd,
 //     services, releases.
+//   - console: does the console's page do what it is for, in a real browser, and does nothing run in it that is not its
+//     own?
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - monitoring, a module of its own: are the alerts and the dashboard right, and their metrics served?
 //   - programs builds the programs that some of these tests run.

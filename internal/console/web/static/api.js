@@ -1,0 +1,98 @@
+// The session of this page, and requests to the API in its name. The token of a session is in a cookie that no script
+// can read; its key, which requests have to carry, is in memory alone.
+import { signal } from "./html.js";
+
+// session is {user, key, expires}; null: nobody has signed in; undefined: not known yet.
+export const session = signal(undefined);
+
+// why is the reason that a session has ended, or could not begin.
+export const why = signal("");
+
+// Failure is an answer that is no success: the Status of the API.
+export class Failure extends Error {
+  constructor(code, status) {
+    super(status?.message || `the server answered ${code}`);
+    this.code = code;
+    this.reason = status?.reason || "";
+  }
+}
+
+async function failure(response) {
+  let status;
+  try {
+    status = await response.json();
+  } catch {
+    // It is no Status: the code has to do.
+  }
+  return new Failure(response.status, status);
+}
+
+async function begin(init) {
+  const response = await fetch("/console/session", init);
+  if (!response.ok) throw await failure(response);
+  session.value = await response.json();
+  why.value = "";
+}
+
+// resume uses the session that the browser has, if any.
+export async function resume() {
+  try {
+    await begin({});
+  } catch (e) {
+    if (e.code !== 401) why.value = e.message;
+    session.value = null;
+  }
+}
+
+// signIn begins a session with {token}, {code}, or {} for the certificate of the connection.
+export async function signIn(credential) {
+  await begin({
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(credential),
+  });
+}
+
+export async function signOut() {
+  const key = session.value?.key;
+  session.value = null;
+  await fetch("/console/session", { method: "DELETE", headers: { "X-Plinth-Console": key } });
+}
+
+// Media types.
+const json = "application/json";
+export const asTable = `${json};as=Table;v=v1;g=meta.k8s.io`;
+export const asMetadata = `${json};as=PartialObjectMetadata;v=v1;g=meta.k8s.io`;
+export const asMetadataList = `${json};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io`;
+export const asDiscovery = `${json};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,${json}`;
+
+// request sends a GET and returns the response, whose body may be a stream. A session that has ended shows the sign-in.
+export async function request(path, query = {}, { accept = json, abort } = {}) {
+  const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
+  const search = new URLSearchParams(pairs).toString();
+  const key = session.value?.key || "";
+  const response = await fetch(`/console/api${path}${search && "?" + search}`, {
+    headers: { Accept: accept, "X-Plinth-Console": key },
+    signal: abort,
+  });
+  if (response.ok) return response;
+  const e = await failure(response);
+  if (e.code === 401 && session.value?.key === key) {
+    why.value = "The session has ended.";
+    session.value = null;
+  }
+  throw e;
+}
+
+// get returns the body of an answer.
+export async function get(path, query, options) {
+  return (await request(path, query, options)).json();
+}
+
+// pathOf is the path of a collection, or of one of its objects. A type is {group, version, resource}.
+export function pathOf(type, namespace, name) {
+  let path = type.group ? `/apis/${type.group}/${type.version}` : `/api/${type.version}`;
+  if (namespace) path += `/namespaces/${encodeURIComponent(namespace)}`;
+  path += `/${type.resource}`;
+  return name ? `${path}/${encodeURIComponent(name)}` : path;
+}

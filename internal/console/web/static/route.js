@@ -1,0 +1,71 @@
+// The address of the page says what is seen:
+//
+//	/console/                                                types
+//	/console/r/GROUP/VERSION/RESOURCE?ns&l&f&q&s             a list: namespace, selectors, filter, sorted column
+//	/console/r/GROUP/VERSION/RESOURCE/NAMESPACE/NAME?q&m     an object: text that is searched, manager that is picked
+//
+// The core group is "core"; the namespace of a cluster-scoped object is "-".
+import { signal } from "./html.js";
+
+export const route = signal(parse(location));
+
+function parse({ pathname, search }) {
+  const query = Object.fromEntries(new URLSearchParams(search));
+  const parts = pathname.replace(/^\/console\/?/, "").split("/").filter(Boolean).map(decode);
+  if (parts[0] !== "r" || (parts.length !== 4 && parts.length !== 6)) {
+    return { page: parts.length ? "none" : "types", query };
+  }
+  const [, group, version, resource, namespace, name] = parts;
+  const type = { group: group === "core" ? "" : group, version, resource };
+  if (!name) return { page: "list", type, query };
+  return { page: "object", type, namespace: namespace === "-" ? "" : namespace, name, query };
+}
+
+// decode reads a part of an address, which anybody may have written.
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export function listURL(type, query = {}) {
+  const pairs = Object.entries(query).filter(([, v]) => v);
+  const search = new URLSearchParams(pairs).toString();
+  return `/console/r/${type.group || "core"}/${type.version}/${type.resource}${search && "?" + search}`;
+}
+
+export function objectURL(type, namespace, name) {
+  return `${listURL(type)}/${encodeURIComponent(namespace || "-")}/${encodeURIComponent(name)}`;
+}
+
+export function go(url) {
+  history.pushState(null, "", url);
+  route.value = parse(location);
+}
+
+// setQuery changes parts of the query of the address. What one types makes no entries of the history.
+export function setQuery(changes, { push = false } = {}) {
+  const url = new URL(location);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  history[push ? "pushState" : "replaceState"](null, "", url);
+  route.value = parse(location);
+}
+
+// Links are followed without loading the page again, unless the user wants another tab.
+function follow(event) {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.defaultPrevented) return;
+  if (link.origin !== location.origin || !link.pathname.startsWith("/console/")) return;
+  event.preventDefault();
+  go(link.href);
+}
+
+export function followLinks() {
+  addEventListener("popstate", () => (route.value = parse(location)));
+  document.addEventListener("click", follow);
+}
