@@ -252,7 +252,7 @@ func (c *Clients) make(ctx context.Context, config object.Value) (*client, error
 	}
 	made.http.Transport = counting{made.http.Transport}
 	execution.Outside(ctx, func() {
-		made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig)
+		made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig, made.http)
 	})
 	return made, err
 }

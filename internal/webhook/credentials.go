@@ -51,8 +51,8 @@ func LoadCredentials(file string) (*Credentials, error) {
 }
 
 // of returns the function that authenticates requests to a host and port; nil: they have no credentials. A client
-// certificate is added to settings.
-func (c *Credentials) of(target string, settings *tls.Config) (func(*http.Request) error, error) {
+// certificate is added to the TLS settings of the client.
+func (c *Credentials) of(target string, settings *tls.Config, client *http.Client) (func(*http.Request) error, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -66,7 +66,7 @@ func (c *Credentials) of(target string, settings *tls.Config) (func(*http.Reques
 	if u == nil {
 		return nil, nil
 	}
-	return u.credentials(settings, c.dir)
+	return u.credentials(settings, c.dir, client)
 }
 
 // find finds the user whose name is for a target, the most exact one first.

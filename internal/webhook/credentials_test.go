@@ -37,7 +37,7 @@ func TestCredentialsAreReadOutside(t *testing.T) {
 			t.Errorf("%s: %q, %v", when, got, err)
 		}
 	}
-	old := &tokenFile{path: token} // it is time to read it again
+	old := newTokenFile(token) // it is time to read it again
 	got, err := post(ctx, s.Client(), s.URL, "agent", func(r *http.Request) error {
 		token, err := old.get(time.Now())
 		r.Header.Set("Authorization", "Bearer "+token)

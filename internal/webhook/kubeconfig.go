@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -129,33 +128,66 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 		return nil, fmt.Errorf("server: %q is not an http or https URL", c.Server)
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure}
-	authority, err := content(dir, c.CAFile, c.CAData)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("certificate-authority: %w", err)
-	case authority != nil && c.Insecure:
+	if c.Insecure && (c.CAFile != "" || c.CAData != "") {
 		return nil, errors.New("certificate-authority and insecure-skip-tls-verify cannot both be set")
-	case authority != nil:
-		if settings.RootCAs = x509.NewCertPool(); !settings.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, errors.New("certificate-authority: contains no certificate")
-		}
 	}
-	authenticate, err := u.credentials(settings, dir)
+	client := &http.Client{CheckRedirect: checkRedirect}
+	authenticate, err := u.credentials(settings, dir, client)
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(settings)
+	proxy := http.ProxyFromEnvironment
 	if c.ProxyURL != "" {
-		proxy, err := url.Parse(c.ProxyURL)
+		at, err := url.Parse(c.ProxyURL)
 		if err != nil {
 			return nil, fmt.Errorf("proxy-url: %w", err)
 		}
-		transport.Proxy = http.ProxyURL(proxy)
+		proxy = http.ProxyURL(at)
 	}
-	client := &http.Client{Transport: counting{transport}, CheckRedirect: checkRedirect}
+	transport, err := c.transport(settings, proxy, dir)
+	if err != nil {
+		return nil, err
+	}
+	client.Transport = counting{transport}
 	r := &Remote{url: *address, authenticate: authenticate, http: client}
 	r.SetTimeout(callTimeout)
 	return r, nil
+}
+
+// transport returns how the webhook of a cluster is reached.
+func (c *cluster) transport(settings *tls.Config, proxy func(*http.Request) (*url.URL, error),
+	dir string) (http.RoundTripper, error) {
+	trusting := func(authorities [][]byte) (*http.Transport, error) {
+		trusted := settings.Clone()
+		if trusted.RootCAs = x509.NewCertPool(); !trusted.RootCAs.AppendCertsFromPEM(authorities[0]) {
+			return nil, errors.New("contains no certificate")
+		}
+		t := newTransport(trusted)
+		t.Proxy = proxy
+		return t, nil
+	}
+	var t http.RoundTripper
+	var err error
+	switch {
+	case c.CAData != "":
+		var authorities []byte
+		if authorities, err = base64.StdEncoding.DecodeString(c.CAData); err == nil {
+			t, err = trusting([][]byte{authorities})
+		}
+	case c.CAFile != "":
+		r := &rotating{fromFiles[*http.Transport]{files: []string{within(dir, c.CAFile)}, make: trusting,
+			replaced: (*http.Transport).CloseIdleConnections}}
+		t = r
+		_, err = r.get(time.Now())
+	default:
+		plain := newTransport(settings)
+		plain.Proxy = proxy
+		t = plain
+	}
+	if err != nil {
+		return nil, fmt.Errorf("certificate-authority: %w", err)
+	}
+	return t, nil
 }
 
 // SetTimeout sets how long a call, with its retries, may take; the default is 30 s. It is sent to the webhook in the
@@ -189,27 +221,28 @@ func within(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
-// credentials adds a client certificate to the TLS settings, and returns a function that adds the token or password of
-// the user to a request.
-func (u *user) credentials(settings *tls.Config, dir string) (func(*http.Request) error, error) {
+// credentials adds a client certificate to the TLS settings of a client, and returns a function that adds the token or
+// password of the user to a request.
+func (u *user) credentials(settings *tls.Config, dir string, client *http.Client) (func(*http.Request) error, error) {
 	if u.Exec != nil || u.Provider != nil || u.As != "" {
 		return nil, errors.New("exec, auth-provider and as are not supported: use a client certificate, token or password")
 	}
-	cert, certErr := content(dir, u.CertFile, u.CertData)
-	key, keyErr := content(dir, u.KeyFile, u.KeyData)
-	if err := errors.Join(certErr, keyErr); err != nil {
+	look, err := u.certificate(settings, dir, client)
+	if err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	if cert != nil || key != nil {
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		settings.Certificates = []tls.Certificate{pair}
+	add, err := u.secret(dir)
+	if err != nil || look == nil {
+		return add, err
 	}
+	return func(r *http.Request) error { return errors.Join(look(), add(r)) }, nil
+}
+
+// secret returns a function that adds the token or password of the user to a request.
+func (u *user) secret(dir string) (func(*http.Request) error, error) {
 	switch {
 	case u.TokenFile != "":
-		tokens := &tokenFile{path: within(dir, u.TokenFile)}
+		tokens := newTokenFile(within(dir, u.TokenFile))
 		if _, err := tokens.get(time.Now()); err != nil {
 			return nil, fmt.Errorf("tokenFile: %w", err)
 		}
@@ -232,43 +265,44 @@ func (u *user) credentials(settings *tls.Config, dir string) (func(*http.Request
 	return func(*http.Request) error { return nil }, nil
 }
 
-// tokenLife is how long a token is used before its file is read again.
-const tokenLife = time.Minute
-
-// tokenFile is a file with a token that is replaced from time to time, such as a projected token of a ServiceAccount.
-type tokenFile struct {
-	path string
-	last atomic.Pointer[tokenRead] // nil: none could be read
+// certificate adds the client certificate to the TLS settings of a client. If it and its key are in files, the result
+// is to be called before each request: when the files have changed, the connections with the old certificate are not
+// used again. Otherwise it is nil.
+func (u *user) certificate(settings *tls.Config, dir string, client *http.Client) (look func() error, _ error) {
+	pair := func(texts [][]byte) (*tls.Certificate, error) {
+		made, err := tls.X509KeyPair(texts[0], texts[1])
+		return &made, err
+	}
+	if u.CertFile != "" && u.KeyFile != "" && u.CertData == "" && u.KeyData == "" {
+		files := &fromFiles[*tls.Certificate]{files: []string{within(dir, u.CertFile), within(dir, u.KeyFile)}, make: pair,
+			replaced: func(*tls.Certificate) { client.CloseIdleConnections() }}
+		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return files.get(time.Now())
+		}
+		look = func() error { _, err := files.get(time.Now()); return err }
+		return look, look()
+	}
+	cert, certErr := content(dir, u.CertFile, u.CertData)
+	key, keyErr := content(dir, u.KeyFile, u.KeyData)
+	if err := errors.Join(certErr, keyErr); err != nil || cert == nil && key == nil {
+		return nil, err
+	}
+	made, err := pair([][]byte{cert, key})
+	if err == nil {
+		settings.Certificates = []tls.Certificate{*made}
+	}
+	return nil, err
 }
 
-// tokenRead is a token and when it was read.
-type tokenRead struct {
-	token string
-	at    time.Time
-}
-
-// get returns the token. If the file cannot be read while a token is known, that token stays in use, as in client-go:
-// it may still be valid, and the file is read again at the next call. Who reads it holds nothing for which others wait,
-// so several may read it at one time.
-func (f *tokenFile) get(now time.Time) (string, error) {
-	last := f.last.Load()
-	if last != nil && now.Sub(last.at) < tokenLife {
-		return last.token, nil
-	}
-	execution.AssertOutside(context.Background(), "a disk")
-	text, err := os.ReadFile(f.path)
-	token := strings.TrimSpace(string(text))
-	if err == nil && token == "" {
-		err = fmt.Errorf("%s contains no token", f.path)
-	}
-	switch {
-	case err == nil:
-		f.last.Store(&tokenRead{token, now})
+// newTokenFile returns the token in a file.
+func newTokenFile(path string) *fromFiles[string] {
+	return &fromFiles[string]{files: []string{path}, make: func(texts [][]byte) (string, error) {
+		token := strings.TrimSpace(string(texts[0]))
+		if token == "" {
+			return "", fmt.Errorf("%s contains no token", path)
+		}
 		return token, nil
-	case last == nil:
-		return "", err
-	}
-	return last.token, nil
+	}}
 }
 
 // maxRetries is how many times a call is retried because the response asks for it.

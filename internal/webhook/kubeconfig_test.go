@@ -92,7 +92,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// The file is read again after tokenLife. As long as it is missing or empty, the last token is used.
+// The file is read again after fileLife. As long as it is missing or empty, the last token is used.
 func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	put := func(text string) {
@@ -104,14 +104,14 @@ func TestTokenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, now := &tokenFile{path: path}, time.Now()
+	f, now := newTokenFile(path), time.Now()
 	for _, c := range []struct {
 		put   string
 		after time.Duration
 		want  string
 	}{
-		{"a", 0, "a"}, {"b", tokenLife - 1, "a"}, {"b", tokenLife, "b"},
-		{"-", 2 * tokenLife, "b"}, {" ", 2 * tokenLife, "b"}, {"c", 2 * tokenLife, "c"},
+		{"a", 0, "a"}, {"b", fileLife - 1, "a"}, {"b", fileLife, "b"},
+		{"-", 2 * fileLife, "b"}, {" ", 2 * fileLife, "b"}, {"c", 2 * fileLife, "c"},
 	} {
 		put(c.put)
 		if got, err := f.get(now.Add(c.after)); got != c.want || err != nil {
