@@ -61,7 +61,8 @@ func open(t testing.TB, server *harness.Server) *tab {
 	t.Helper()
 	// The sandbox of the browser does not work for root, as which tests run in containers.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox,
-		chromedp.IgnoreCertErrors, chromedp.WindowSize(1440, 900),
+		chromedp.IgnoreCertErrors, chromedp.Flag("enable-precise-memory-info", true),
+		chromedp.WindowSize(1440, 900),
 		chromedp.WSURLReadTimeout(tooLong), chromedp.UserDataDir(t.TempDir()))
 	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)

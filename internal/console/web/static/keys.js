@@ -1,6 +1,6 @@
 // The keyboard: keys of the whole page, and which element has the focus.
 import { signal } from "./html.js";
-import { go, listURL } from "./route.js";
+import { go, listURL, route } from "./route.js";
 
 export const helpShown = signal(false);
 
@@ -42,7 +42,7 @@ export function onKey(event) {
     field?.select();
   } else if (event.key === "Escape") {
     if (helpShown.value) helpShown.value = false;
-    else history.back();
+    else if (route.value.page !== "types") history.back();
   } else return;
   event.preventDefault();
 }
