@@ -258,6 +258,10 @@ func (c *checkup) keys() {
 
 // portFree looks whether a server can listen.
 func (c *checkup) portFree() {
+	if c.port == 0 {
+		c.add(sound, "port", "with 0 the system chooses a free one", "")
+		return
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
 	if err == nil {
 		l.Close()
