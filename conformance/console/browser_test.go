@@ -33,18 +33,46 @@ func TestMain(m *testing.M) { harness.Main(m) }
 // tooLong bounds every wait. It is generous: a browser beside other tests takes many times as long as alone.
 const tooLong = time.Minute
 
-// chromium is the browser.
+// chromium is the browser. In a container of Debian, where tests run as root, it is installed if it is not there.
 func chromium(t testing.TB) string {
 	t.Helper()
+	path := findChromium()
+	if path == "" && os.Geteuid() == 0 {
+		install(t)
+		path = findChromium()
+	}
+	if path == "" {
+		t.Fatal("there is no Chromium in the PATH. Debian: apt-get install chromium; macOS: brew install --cask chromium")
+	}
+	return path
+}
+
+func findChromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Fatal("there is no Chromium in the PATH. Debian and Ubuntu: apt-get install chromium; " +
-		"macOS: brew install --cask chromium")
 	return ""
 }
+
+// install installs the browser of Debian.
+var install = func() func(testing.TB) {
+	var once sync.Once
+	return func(t testing.TB) {
+		t.Helper()
+		once.Do(func() {
+			for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", "chromium"}} {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				if out, err := exec.CommandContext(ctx, "apt-get", args...).CombinedOutput(); err != nil {
+					t.Logf("apt-get %s: %v\n%s", strings.Join(args, " "), err, out)
+					return
+				}
+			}
+		})
+	}
+}()
 
 // tab is a tab of a browser of its own, and what went wrong in it.
 type tab struct {
