@@ -6,7 +6,7 @@
 //
 //   - http: does a server answer a request as the reference does? Requests and the responses, by subject: requests,
 //     attempts (every URL, with few permissions or wrong credentials), discovery, realcrds (definitions that are in
-//     use), initial (the objects of a new server), audit, tokens, authentication, fairness.
+//     use), initial (the objects of a new server), metrics, audit, tokens, authentication, fairness.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
 //     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints,
 //     etcdform, fairness, features, metrics.

@@ -47,17 +47,15 @@ func (h *Handler) ownership(rs *requestState, form string) error {
 	if err != nil {
 		return err
 	}
-	document := object.Nil
+	document := owned.Document
 	switch form {
 	case "yaml":
 		text := owned.YAML()
 		rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
 		return rs.wholeOf([]byte(text), len(text))
 	case "lines":
-		document = owned.LinesDocument()
-	default:
-		document = owned.Document()
+		document = owned.LinesDocument
 	}
 	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()},
-		append(object.AppendObject(nil, document), '\n'))
+		append(object.AppendObject(nil, document()), '\n'))
 }
