@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -44,6 +46,12 @@ func terminal(t *testing.T) (program, screen *os.File) {
 //
 // SPEC: RUN-1, RUN-12
 func TestHangup(t *testing.T) {
+	// A program whose parent ignores SIGHUP, as under nohup, ignores it, too. It does not inherit that it is handled.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	defer signal.Stop(handled)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	for _, seen := range []bool{true, false} {
 		dir := t.TempDir()
 		at := func(name string) string { return filepath.Join(dir, name) }
@@ -51,7 +59,7 @@ func TestHangup(t *testing.T) {
 			0o600); err != nil {
 			t.Fatal(err)
 		}
-		program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSignals$")
+		program := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignals$")
 		program.Env = append(os.Environ(), background.LogVariable+"="+at("log"),
 			"PLINTH_TEST_SIGNALS=serve --storage=memory --secure-port=0 --audit-policy-file="+at("policy")+
 				" --audit-log-path="+at("audit")+" --data-dir="+at("data"))
