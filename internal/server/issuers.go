@@ -39,8 +39,19 @@ func (o *OIDC) validate(configFile string, refuse func(format string, args ...an
 	}
 }
 
-// configuration converts the flags to an AuthenticationConfiguration.
-func (o *OIDC) configuration() (*oidc.Configuration, error) {
+// load is oidc.Load for the flags: the file is CAFile, or "".
+func (o *OIDC) load(file string) (c *oidc.Configuration, authority []byte, err error) {
+	if file != "" {
+		if authority, err = os.ReadFile(file); err != nil {
+			return nil, nil, err
+		}
+	}
+	c, err = o.configuration(authority)
+	return c, authority, err
+}
+
+// configuration converts the flags to an AuthenticationConfiguration. authority is what CAFile has.
+func (o *OIDC) configuration(authority []byte) (*oidc.Configuration, error) {
 	c := &oidc.Configuration{}
 	if o.IssuerURL == "" || o.ClientID == "" {
 		return c, nil
@@ -59,13 +70,7 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 	if o.GroupsClaim != "" {
 		a.ClaimMappings.Groups = oidc.Prefixed{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
 	}
-	if o.CAFile != "" {
-		text, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		a.Issuer.CertificateAuthority = string(text)
-	}
+	a.Issuer.CertificateAuthority = string(authority)
 	required := map[string]string{} // the last value of a claim counts, as in the reference
 	for _, pair := range o.RequiredClaims {
 		claim, value, _ := strings.Cut(pair, "=")
@@ -84,13 +89,11 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	c := &s.config
 	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
-	configured, err := c.OIDC.configuration()
-	var text []byte
-	algorithms := c.OIDC.SigningAlgs
+	file, load, parse, algorithms := c.OIDC.CAFile, c.OIDC.load, c.OIDC.configuration, c.OIDC.SigningAlgs
 	if c.AuthenticationConfig != "" {
-		algorithms = nil
-		configured, text, err = oidc.Load(c.AuthenticationConfig)
+		file, load, parse, algorithms = c.AuthenticationConfig, oidc.Load, oidc.Parse, nil
 	}
+	configured, text, err := load(file)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +110,22 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
 		return nil, nil
 	}
-	counts := metrics.NewIssuers(peers.HostIdentity(), text)
+	counted := text // the metrics are those of --authentication-config
+	if c.AuthenticationConfig == "" {
+		counted = nil
+	}
+	counts := metrics.NewIssuers(peers.HostIdentity(), counted)
 	s.counts.show(counts.Collectors()...)
-	jwt, err := oidc.NewReloader(configured, text, oidc.Config{
+	told := oidc.Reloads{Reloaded: counts.Reloaded, Removed: counts.Removed}
+	if c.AuthenticationConfig == "" {
+		told.Reloaded = func(_ []byte, err error) { s.files.Reloaded("--oidc-ca-file", err) }
+	}
+	jwt, err := oidc.NewReloader(configured, text, parse, oidc.Config{
 		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: counts.Hooks(),
-	}, oidc.Reloads{Reloaded: counts.Reloaded, Removed: counts.Removed})
+	}, told)
 	if err != nil {
 		return nil, err
 	}
-	s.follow = append(s.follow, func(ctx context.Context) { jwt.Run(ctx, c.AuthenticationConfig) })
+	s.follow = append(s.follow, func(ctx context.Context) { jwt.Run(ctx, file) })
 	return jwt, nil
 }

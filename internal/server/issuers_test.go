@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"plinth/internal/auth/oidc/issuertest"
+	"plinth/internal/pki"
 )
 
 // whoAmI is the user that a server authenticates a token as: "name [groups]", or the code.
@@ -90,6 +92,49 @@ func TestIssuerByFlags(t *testing.T) {
 	i.Use(i.NewKey("ES256"))
 	if got := whoAmI(s, i.Token(issuertest.Claims{"sub": "jane", "aud": "me", "hd": "a"})); got != "401" {
 		t.Errorf("an algorithm that is not taken: %s", got)
+	}
+}
+
+// The authorities of an issuer are read again when their file changes. What is no certificate leaves the ones before in
+// use.
+//
+// SPEC: AUTH-1, AUTH-11
+func TestAuthoritiesOfIssuersAreReadAgain(t *testing.T) {
+	i := issuertest.Start(t)
+	other, err := pki.Open("", "another-ca", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := os.ReadFile(i.CAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write := func(text []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(other.PEM)
+	var log lines
+	s := started(t, func(c *Config) {
+		c.OIDC.IssuerURL, c.OIDC.ClientID, c.OIDC.CAFile, c.OIDC.Given, c.Logger = i.URL, "me", file, true, log.logger()
+	})
+	token := func(name string) string { return i.Token(issuertest.Claims{"sub": name, "aud": "me"}) }
+	user := func(name string) string { return i.URL + "#" + name + " [system:authenticated]" }
+	if got := whoAmI(s, token("jane")); got != "401" {
+		t.Errorf("with authorities that have not signed the issuer's certificate: %s", got)
+	}
+	write(right)
+	eventually(t, s, token("jane"), user("jane"))
+	write([]byte("no certificate"))
+	within(t, "the log says that the file is not used", func() bool {
+		return strings.Contains(log.String(), "was not reloaded")
+	})
+	eventually(t, s, token("joe"), user("joe"))
+	if !strings.Contains(page(t, s, "/metrics"), `plinth_file_reloads_total{flag="--oidc-ca-file",result="success"} 1`) {
+		t.Error("the reload is not counted")
 	}
 }
 

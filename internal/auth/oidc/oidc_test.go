@@ -325,7 +325,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan error, 10)
-	r, err := NewReloader(c, text, quiet(), Reloads{Reloaded: func(_ []byte, err error) { told <- err }})
+	r, err := NewReloader(c, text, Parse, quiet(), Reloads{Reloaded: func(_ []byte, err error) { told <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ const (
 // discovery of all issuers has succeeded, and the old ones are closed after drainTime.
 type Reloader struct {
 	config  Config
+	parse   func(text []byte) (*Configuration, error)
 	told    Reloads
 	current atomic.Pointer[generation]
 	text    []byte // of the configuration that is in use; for Run alone
@@ -57,9 +58,11 @@ type generation struct {
 	cached auth.Tokens
 }
 
-// NewReloader creates a Reloader with a first configuration. text is what it was read from. Errors are those of New.
-func NewReloader(c *Configuration, text []byte, config Config, told Reloads) (*Reloader, error) {
-	r := &Reloader{config: config, told: told, text: text, anonymous: c.Anonymous}
+// NewReloader creates a Reloader with a first configuration. parse makes a configuration of the text of the file, and
+// text is what the first one was made of. Errors are those of New.
+func NewReloader(c *Configuration, text []byte, parse func(text []byte) (*Configuration, error), config Config,
+	told Reloads) (*Reloader, error) {
+	r := &Reloader{config: config, parse: parse, told: told, text: text, anonymous: c.Anonymous}
 	g, err := r.generation(c)
 	if err != nil {
 		return nil, err
@@ -143,7 +146,7 @@ func (r *Reloader) tell(file string, text []byte, err error) {
 // replace creates the authenticators of a new configuration, and replaces the old ones when the discovery of all
 // issuers has succeeded. again says whether the error may be temporary.
 func (r *Reloader) replace(ctx context.Context, text []byte) (again bool, err error) {
-	c, err := Parse(text)
+	c, err := r.parse(text)
 	if err != nil {
 		return false, err
 	}
