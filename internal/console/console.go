@@ -17,7 +17,7 @@ const Path = "/console"
 
 // Config says which API the console is for.
 type Config struct {
-	// API answers the requests of sessions. Their context says whose they are (auth.As).
+	// API answers the requests of sessions. Their context says whose they are (auth.As). It is set before the first one.
 	API http.Handler
 	// Authenticate returns the user of a request.
 	Authenticate func(*http.Request) (*access.Identity, error)
@@ -37,18 +37,7 @@ func New(c Config) *Console {
 	return &Console{Config: c, files: sync.OnceValue(loadFiles)}
 }
 
-// Before returns a handler that serves the console, and everything else by the API.
-func (c *Console) Before() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest, ok := strings.CutPrefix(r.URL.Path, Path); ok && (rest == "" || rest[0] == '/') {
-			c.ServeHTTP(w, r)
-			return
-		}
-		c.API.ServeHTTP(w, r)
-	})
-}
-
-// ServeHTTP answers one request.
+// ServeHTTP answers one request to /console or to something below it.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	for name, value := range pageHeaders {

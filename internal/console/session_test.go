@@ -67,7 +67,7 @@ func (b *bench) send(from browser, method, path, body string, header ...string) 
 		r.Header.Del("Sec-Fetch-Site")
 	}
 	w := httptest.NewRecorder()
-	b.Before().ServeHTTP(w, r)
+	b.ServeHTTP(w, r)
 	parsed, err := object.ParseJSON(w.Body.Bytes())
 	if err != nil {
 		return w.Code, object.Nil
@@ -194,13 +194,13 @@ func TestCodes(t *testing.T) {
 			r.Header.Del(row.header)
 		}
 		w := httptest.NewRecorder()
-		b.Before().ServeHTTP(w, r)
+		b.ServeHTTP(w, r)
 		if w.Code != row.code {
 			t.Errorf("%.20s with %s: %s: %d %s", row.user, row.header, row.value, w.Code, w.Body)
 		}
 	}
 	w := httptest.NewRecorder()
-	b.Before().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "https://here/console/code", nil))
+	b.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "https://here/console/code", nil))
 	if w.Code != http.StatusUnauthorized {
 		t.Errorf("without a credential: %d", w.Code)
 	}
@@ -242,7 +242,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// What is below the console's path is the console's, and everything else the API's.
+// Every path below the console's that is no file is the page, which a browser may keep.
 //
 // SPEC: BEY-14
 func TestPaths(t *testing.T) {
@@ -252,24 +252,17 @@ func TestPaths(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "https://here"+path, nil)
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		w := httptest.NewRecorder()
-		b.Before().ServeHTTP(w, r)
+		b.ServeHTTP(w, r)
 		if w.Code != code || w.Header().Get("Content-Security-Policy") == "" {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 	}
-	for _, path := range []string{"/", "/consolex", "/api/console", "/Console/"} {
-		b.api = nil
-		b.Before().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://here"+path, nil))
-		if len(b.api) != 1 {
-			t.Errorf("%s is not the API's", path)
-		}
-	}
 	r := httptest.NewRequest(http.MethodGet, "https://here/console/", nil)
 	w := httptest.NewRecorder()
-	b.Before().ServeHTTP(w, r)
+	b.ServeHTTP(w, r)
 	r.Header.Set("If-None-Match", w.Header().Get("Etag"))
 	again := httptest.NewRecorder()
-	b.Before().ServeHTTP(again, r)
+	b.ServeHTTP(again, r)
 	if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 		t.Errorf("the page again: %d, %d bytes", again.Code, again.Body.Len())
 	}

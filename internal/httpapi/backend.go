@@ -37,7 +37,7 @@ func (h *Handler) backend(info *requestInfo) Backend {
 // unless the request is a connection to a node or a Pod: there the client may be a pager.
 func (h *Handler) forward(rs *requestState) error {
 	rs.place.Exit() // from here on the request only waits
-	if h.Browsers && isBrowser(rs.r) {
+	if h.Console != nil && isBrowser(rs.r) {
 		rs.w.Header()["Content-Security-Policy"] = sandbox
 	}
 	if rs.info.verb == "watch" {

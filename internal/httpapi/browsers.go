@@ -3,9 +3,15 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"plinth/internal/apierr"
 )
+
+// ofConsole says whether the console answers the requests to a path.
+func (h *Handler) ofConsole(path string) bool {
+	return h.Console != nil && (path == "/console" || strings.HasPrefix(path, "/console/"))
+}
 
 // consoleKey is the key of FromConsole.
 type consoleKey struct{}
@@ -37,7 +43,7 @@ var sandbox = []string{"sandbox allow-scripts allow-forms allow-popups allow-dow
 // ofAnotherSite says whether a browser sends a request for a page of another site with nothing but its client
 // certificate, which it sends for any page. The pages of the allowed origins may have that (CORS).
 func (h *Handler) ofAnotherSite(r *http.Request) bool {
-	if !h.Browsers || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(r.Header["Authorization"]) > 0 {
+	if h.Console == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(r.Header["Authorization"]) > 0 {
 		return false
 	}
 	site := r.Header.Get("Sec-Fetch-Site")

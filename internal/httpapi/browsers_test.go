@@ -20,7 +20,11 @@ func TestForwardedAnswersAreInASandbox(t *testing.T) {
 			s := newForwardingServer(t, func(w http.ResponseWriter, _ *http.Request) {
 				asked++
 				w.Header().Set("Content-Security-Policy", "default-src *")
-			}, func(c *Config) { c.Browsers = browsers })
+			}, func(c *Config) {
+				if browsers {
+					c.Console = http.NotFoundHandler()
+				}
+			})
 			for _, path := range []string{forwarded + "/a", "/apis/metrics.example/v1", connected + "/proxy/x"} {
 				got := s.do("GET", path, "")
 				if own := got.header["Content-Security-Policy"]; len(own) != 1 || own[0] != "default-src *" {
@@ -50,5 +54,18 @@ func TestForwardedAnswersAreInASandbox(t *testing.T) {
 				t.Error("a request of the console was sent on")
 			}
 		})
+	}
+}
+
+// What is below the console's path is the console's, if there is one, and everything else the API's.
+//
+// SPEC: BEY-14
+func TestPathsOfTheConsole(t *testing.T) {
+	for path, want := range map[string]bool{"/console": true, "/console/": true, "/console/api/x": true, "/": false,
+		"/consolex": false, "/api/console": false, "/Console/": false} {
+		h := &Handler{Config: Config{Console: http.NotFoundHandler()}}
+		if h.ofConsole(path) != want || (&Handler{}).ofConsole(path) {
+			t.Errorf("%s is the console's: %t", path, h.ofConsole(path))
+		}
 	}
 }

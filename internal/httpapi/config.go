@@ -68,9 +68,10 @@ type Config struct {
 	StrictTransport string
 	// Origins are the origins of web pages that may send requests. An empty list disables CORS.
 	Origins []*regexp.Regexp
-	// Browsers says that this origin is one of web pages that have sessions (package console). Then what other servers
-	// answer to a browser is a page of another origin, and a page of another site cannot use a browser's certificate.
-	Browsers bool
+	// Console answers the requests to /console, and to everything below it: a page that has sessions (package console).
+	// With it, what other servers answer to a browser is a page of another origin, and a page of another site cannot use
+	// a browser's certificate. Nil: there is no console.
+	Console http.Handler
 	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that
 	// the client opens another one. Without it, the long-lived connections of clients behind a load balancer would all
 	// end up at the server that was started first.

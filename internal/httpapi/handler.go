@@ -79,9 +79,14 @@ var filters = [...]func(*Handler, *requestState) error{
 }
 
 // ServeHTTP answers one request. CORS preflights are answered before the filters: a browser sends them without
-// credentials, and the answer shows only what the operator has configured. The stack grows when a body follows, so
-// that it grows once, and not in steps while the body is parsed.
+// credentials, and the answer shows only what the operator has configured. The console is no part of the API; it is
+// asked here, and not by a handler around this one, whose frames would lie below every waiting watch. The stack grows
+// when a body follows, so that it grows once, and not in steps while the body is parsed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.ofConsole(r.URL.Path) {
+		h.Console.ServeHTTP(w, r)
+		return
+	}
 	if h.preflight(w, r) {
 		return
 	}

@@ -68,17 +68,19 @@ func (p *Plane) newHandler() (err error) {
 	c.Fairness, c.Stats = p.Fairness, stats.of
 	c.Checks, c.Closing = p.checks(), p.closing
 	c.Features, c.Logger = p.config.Features, p.config.Logger
-	c.Browsers = p.config.Console
+	var page *console.Console
+	if p.config.Console {
+		page = console.New(console.Config{Authenticate: p.Authenticate, Now: p.clock, Logger: p.config.Logger})
+		c.Console = page
+	}
 	api, err := httpapi.New(c)
 	if err != nil {
 		return err
 	}
-	p.handler = api
-	if p.config.Console {
-		p.handler = console.New(console.Config{
-			API: api, Authenticate: p.Authenticate, Now: p.clock, Logger: p.config.Logger,
-		}).Before()
+	if page != nil {
+		page.API = api
 	}
+	p.handler = api
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // public are the paths that every client may read.
-var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
+var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/", "/console/"}
 
 // paths are paths outside of the API, and misleading ones.
 var paths = []string{
