@@ -56,23 +56,22 @@ func findChromium() string {
 	return ""
 }
 
-// install installs the browser of Debian.
-var install = func() func(testing.TB) {
-	var once sync.Once
-	return func(t testing.TB) {
-		t.Helper()
-		once.Do(func() {
-			for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", "chromium"}} {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				defer cancel()
-				if out, err := exec.CommandContext(ctx, "apt-get", args...).CombinedOutput(); err != nil {
-					t.Logf("apt-get %s: %v\n%s", strings.Join(args, " "), err, out)
-					return
-				}
+var installing sync.Once
+
+// install installs the browser of Debian, once for all tests.
+func install(t testing.TB) {
+	t.Helper()
+	installing.Do(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", "chromium"}} {
+			if out, err := exec.CommandContext(ctx, "apt-get", args...).CombinedOutput(); err != nil {
+				t.Logf("apt-get %s: %v\n%s", strings.Join(args, " "), err, out)
+				return
 			}
-		})
-	}
-}()
+		}
+	})
+}
 
 // tab is a tab of a browser of its own, and what went wrong in it.
 type tab struct {

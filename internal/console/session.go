@@ -130,20 +130,21 @@ func (s *sessions) begin(of *credential, user string, now time.Time) (*session, 
 			s.drop(h)
 		}
 	}
-	oldest := func(of func(*session) bool) (first hash, n int) {
+	// oldest is the session of those that count which was used least lately, and how many count.
+	oldest := func(counts func(*session) bool) (first hash, number int) {
 		var at time.Time
 		for h, other := range s.all {
-			if of(other) {
-				if n++; n == 1 || other.used.Before(at) {
+			if counts(other) {
+				if number++; number == 1 || other.used.Before(at) {
 					first, at = h, other.used
 				}
 			}
 		}
-		return first, n
+		return first, number
 	}
-	if h, n := oldest(func(other *session) bool { return other.user == user }); n >= mostOfOneUser {
+	if h, number := oldest(func(other *session) bool { return other.user == user }); number >= mostOfOneUser {
 		s.drop(h)
-	} else if h, n := oldest(func(*session) bool { return true }); n >= mostSessions {
+	} else if h, number := oldest(func(*session) bool { return true }); number >= mostSessions {
 		s.drop(h)
 	}
 	s.all[sha256.Sum256([]byte(id))] = n

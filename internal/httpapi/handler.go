@@ -161,9 +161,9 @@ func (h *Handler) identify(rs *requestState) error {
 
 var noCache = []string{"no-cache, private"}
 
-// resolveInfo parses the URL. It does not look up the resource, so authorization cannot depend on what exists. It
-// cannot fail either: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers
-// 404 if nothing is served there. Only a request of the console may be for what it has no business with.
+// resolveInfo parses the URL. It does not look up the resource, so authorization cannot depend on what exists. No URL
+// is an error here: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers 404
+// if nothing is served there. A request of the console that another server would answer is refused (onlyHere).
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
