@@ -18,11 +18,6 @@ type Ownership struct {
 }
 
 // Ownership returns which managers own which fields of an object.
-//
-// goesWithIt is computed by making that apply, whose cost is linear in the size of the object. A client may write any
-// number of managers into managedFields, so computing it for all of them would cost managers × size: minutes for an
-// object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
-// more, the document says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (*Ownership, error) {
 	v, _, err := e.of(rq.Resource).store.Live(ctx, rq.key(), true)
 	if err != nil {
@@ -35,6 +30,53 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (*Ownership, error)
 	if err != nil {
 		return nil, err
 	}
+	return rq.ownership(ctx, obj, v.Revision)
+}
+
+// OwnershipOf returns which managers own which fields of the object that a write has returned: what it stored, or what
+// it would have stored, if it was a dry run.
+func (e *Engine) OwnershipOf(ctx context.Context, rq *Request, result *Result) (*Ownership, error) {
+	parsed, err := object.ParseJSON(result.Object.Data())
+	if err != nil {
+		return nil, err
+	}
+	return rq.ownership(ctx, parsed.Value, result.Object.Revision)
+}
+
+// Intent returns the intent by which the request's manager makes the object what the body is: what an apply of it would
+// have to say (merge.Kind.Intent). Nothing is written. The body has been read from the object that is there now, if it
+// has a resourceVersion.
+func (e *Engine) Intent(ctx context.Context, rq *Request, body object.Parsed) (object.Value, error) {
+	d := e.draft(rq, OperationUpdate)
+	edited, err := d.intent(body)
+	if err != nil {
+		return object.Nil, err
+	}
+	n, err := d.onto(ctx, true)
+	if err != nil {
+		return object.Nil, err
+	}
+	if n.live == nil {
+		if edited.At("metadata", "uid").Str() != "" { // it has been deleted meanwhile
+			return object.Nil, rq.notFound()
+		}
+	} else if err := rq.fits(n.live, edited, true); err != nil {
+		return object.Nil, err
+	}
+	intent, err := rq.merging(ctx).Intent(n.old, edited, n.writer())
+	if err != nil {
+		return object.Nil, rq.applyFailed(n.old, edited, err)
+	}
+	return intent, nil
+}
+
+// ownership is who owns which fields of an object.
+//
+// goesWithIt is computed by making that apply, whose cost is linear in the size of the object. A client may write any
+// number of managers into managedFields, so computing it for all of them would cost managers × size: minutes for an
+// object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
+// more, the document says so (incomplete).
+func (rq *Request) ownership(ctx context.Context, obj object.Value, revision int64) (*Ownership, error) {
 	owned, err := merge.Owners(obj, rq.Resource.Schema())
 	if err != nil {
 		return nil, err
@@ -65,7 +107,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (*Ownership, error)
 		}
 	}
 	o.subject = object.MapOf(append(subject, object.Member{
-		Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(v.Revision, 10)),
+		Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(revision, 10)),
 	})...)
 	if appliers > maxGoesWith {
 		o.incomplete = fmt.Sprintf("goesWithIt is computed for the first %d of %d managers that apply", maxGoesWith, appliers)

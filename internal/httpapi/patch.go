@@ -32,6 +32,14 @@ func (h *Handler) patch(rs *requestState) error {
 	if err := rs.patchOptions(rq, format.Type == engine.ApplyPatch); err != nil {
 		return err
 	}
+	var forms []string
+	if format.Type == engine.ApplyPatch {
+		forms = []string{intentForm}
+	}
+	form, err := rs.ownershipOfWrite(forms...)
+	if err != nil {
+		return err
+	}
 	var result *engine.Result
 	if format.Type == engine.ApplyPatch {
 		var intent object.Parsed
@@ -39,6 +47,9 @@ func (h *Handler) patch(rs *requestState) error {
 			return err
 		}
 		rs.recordIntent(intent)
+		if form == intentForm {
+			return h.intent(rs, rq, intent)
+		}
 		result, err = h.Engine.Apply(rs.ctx, rq, intent)
 	} else {
 		rs.recordPatch(body)
@@ -48,7 +59,7 @@ func (h *Handler) patch(rs *requestState) error {
 	if err != nil {
 		return err
 	}
-	return rs.reply(media, rq, result)
+	return h.replyOwnership(rs, form, media, rq, result)
 }
 
 // parseIntent parses the body of an apply. The format is YAML, of which JSON is a subset; most clients send JSON, which

@@ -20,6 +20,10 @@ func (h *Handler) update(rs *requestState) error {
 	if err := rs.writeOptions("UpdateOptions", rq); err != nil {
 		return err
 	}
+	form, err := rs.ownershipOfWrite()
+	if err != nil {
+		return err
+	}
 	encoding, err := rs.bodyEncoding(rs.offer())
 	if err != nil {
 		return err
@@ -33,5 +37,5 @@ func (h *Handler) update(rs *requestState) error {
 	if err != nil {
 		return err
 	}
-	return rs.reply(media, rq, result)
+	return h.replyOwnership(rs, form, media, rq, result)
 }
