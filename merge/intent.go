@@ -5,13 +5,13 @@ import (
 	"plinth/schema"
 )
 
-// Intent is the intent by which a writer makes the live object what somebody has edited it to: for editors, in which one
-// sees and changes a whole object, while an apply takes what it is given for the writer's. It has
+// Intent is the intent by which a writer makes the live object what somebody has edited it to: for editors, in which
+// one sees and changes a whole object, while an apply takes what it is given for the writer's. It has
 //
 //	touched(diff(live, edited)) ∪ (owned(last apply of the writer) ∩ fields(edited))
 //
-// with the values of edited, and its apiVersion, kind, name and namespace. live is null if there is no object: then it is
-// all of edited. Both are in the version of the request.
+// with the values of edited, and its apiVersion, kind, name and namespace. live is null if there is no object: then it
+// is all of edited. Both are in the version of the request.
 //
 // To apply edited itself would make the writer an owner of everything that it has left alone, and each later change by
 // anybody else a conflict. To apply the difference alone would remove what the writer has applied before: an apply

@@ -154,8 +154,8 @@ func FuzzIntent(f *testing.F) {
 	})
 }
 
-// filled is a value without the members that are empty or null: of those an apply keeps what live has, and prune removes
-// a container with its last field.
+// filled is a value without the members that are empty or null: of those an apply keeps what live has, and prune
+// removes a container with its last field.
 func filled(v object.Value, t *schema.Type) object.Value {
 	s := shapeOf(t, v)
 	if s == leaf || atomic(t, s) {

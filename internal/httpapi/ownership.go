@@ -18,8 +18,8 @@ import (
 //	PUT, PATCH                     of the object that the write has made, or would make (dryRun)
 //	an apply, dryRun, "intent"     the intent of an edit: the body is the whole object as somebody has edited it
 //
-// "document" and "lines" are JSON documents, by fields and by lines, "yaml" the object with the owners of each line in a
-// comment.
+// "document" and "lines" are JSON documents, by fields and by lines, "yaml" the object with the owners of each line in
+// a comment.
 
 // intentForm is the value of the parameter by which an apply asks for an intent.
 const intentForm = "intent"

@@ -34,7 +34,8 @@ func testOwnershipOfWrites(t *testing.T, s *server) {
 	const head = `"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"`
 	apply := func(manager, query, body string) answer {
 		t.Helper()
-		return s.do("PATCH", configMaps+"/a?fieldManager="+manager+query, body, "Content-Type", "application/apply-patch+yaml")
+		return s.do("PATCH", configMaps+"/a?fieldManager="+manager+query, body,
+			"Content-Type", "application/apply-patch+yaml")
 	}
 	must := func(a answer) object.Value {
 		t.Helper()
@@ -60,7 +61,8 @@ func testOwnershipOfWrites(t *testing.T, s *server) {
 	if got := strings.TrimSpace(intent.body); intent.code != 200 || got != want {
 		t.Errorf("the intent: %d\n%s\nwant\n%s", intent.code, got, want)
 	}
-	if a := apply("me", dry+"&ownership=lines", intent.body); a.code != 409 || !strings.Contains(a.body, `"field":".data.a"`) {
+	if a := apply("me", dry+"&ownership=lines", intent.body); a.code != 409 ||
+		!strings.Contains(a.body, `"field":".data.a"`) {
 		t.Errorf("without force: %d %s", a.code, a.body)
 	}
 	preview := must(apply("me", dry+"&force=true&ownership=lines", intent.body))
@@ -75,7 +77,8 @@ func testOwnershipOfWrites(t *testing.T, s *server) {
 		t.Errorf("the dry run has changed something: %s", got)
 	}
 	update := strings.Replace(edit("", `{"a":"3"}`), `"resourceVersion":"",`, "", 1)
-	if got := ownersIn(must(s.do("PUT", configMaps+"/a?fieldManager=put&dryRun=All&ownership=lines", update)), `a: "3"`); got != "put Update" {
+	updated := must(s.do("PUT", configMaps+"/a?fieldManager=put&dryRun=All&ownership=lines", update))
+	if got := ownersIn(updated, `a: "3"`); got != "put Update" {
 		t.Errorf("an update: %s", got)
 	}
 	merged := must(s.do("PATCH", configMaps+"/a?fieldManager=p&ownership=lines", `{"data":{"a":"4"}}`,
