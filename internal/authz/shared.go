@@ -2,6 +2,7 @@ package authz
 
 import (
 	"hash/maphash"
+	"iter"
 	"slices"
 )
 
@@ -25,6 +26,19 @@ func part[K comparable](key K) int { return int(maphash.Comparable(seed, key) % 
 func (s *shared[K, V]) get(key K) (V, bool) {
 	v, ok := s.parts[part(key)][key]
 	return v, ok
+}
+
+// values are all values, in no order.
+func (s *shared[K, V]) values() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for _, part := range s.parts {
+			for _, v := range part {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // edit builds a changed map. It copies a part when it first changes something there.

@@ -192,6 +192,8 @@ type Answering struct {
 	Through func() (target apierr.Type, subresource string)
 	// Answer makes the response to a create of a virtual type. Nothing is stored.
 	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
+	// NoMessages says that the type has no protobuf message.
+	NoMessages bool
 }
 
 // Subresource is one URL below an object: another representation of it, with its own verbs. The effect of each verb:

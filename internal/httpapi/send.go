@@ -69,11 +69,13 @@ func (rs *requestState) negotiate() (wire.Media, error) {
 	return media, apierr.NewNotAcceptable(rs.h.offer.MediaTypes())
 }
 
-// offer returns how the objects of this request can be written and read: custom objects have no protobuf messages.
+// offer returns how the objects of this request can be written and read: custom objects, and types that
+// kube-apiserver does not have, have no protobuf messages.
 func (rs *requestState) offer() wire.Offer {
 	offer := rs.h.offer
 	kind := rs.resource.Stored
-	offer.NoMessages = kind != nil && kind.Custom && (rs.subresource == nil || rs.subresource.Kind == rs.resource.Kind)
+	offer.NoMessages = rs.resource.NoMessages ||
+		kind != nil && kind.Custom && (rs.subresource == nil || rs.subresource.Kind == rs.resource.Kind)
 	return offer
 }
 

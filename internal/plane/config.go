@@ -84,7 +84,7 @@ type Config struct {
 	HTTP httpapi.Config
 	// Handlers makes the pages beside the API, when the plane's parts are there; nil: there are none.
 	Handlers func(*Plane) (map[string]http.Handler, error)
-	Console  bool // serve the console (package console)
+	Console  bool // serve the console, and what it asks (packages console and reviews)
 	// Certificate returns why clients cannot trust the certificate of the server, and Serving why it should get no
 	// requests. Nil functions are checks that succeed.
 	Certificate, Serving func(context.Context) error

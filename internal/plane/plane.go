@@ -30,6 +30,7 @@ import (
 	"plinth/internal/gotypes"
 	"plinth/internal/initial"
 	"plinth/internal/nodes"
+	"plinth/internal/reviews"
 	"plinth/internal/storage"
 	"plinth/internal/store"
 )
@@ -102,6 +103,10 @@ func (p *Plane) openEngine(ctx context.Context) error {
 	}, c.Logger)
 	if err != nil {
 		return err
+	}
+	if c.Console {
+		types = append(types, reviews.Resources(reviews.Config{Authority: c.Authority,
+			Engine: func() *engine.Engine { return p.Engine }, Types: func() *engine.Types { return p.Registry.Now() }})...)
 	}
 	p.Registry = engine.NewRegistry(types)
 	if p.Storage, err = c.Storage(ctx, p.Registry, definitions.Define); err != nil {
