@@ -13,7 +13,6 @@ package reviews
 import (
 	"context"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -98,12 +97,19 @@ func invalid(kind string, errs field.ErrorList) error {
 	return apierr.NewInvalid(apierr.Type{Group: Group, Name: kind}, "", errs)
 }
 
+// whoCanSpec has the attributes of a SubjectAccessReview, but for selectors: rules do not know them.
 func whoCanSpec() *schema.Type {
+	texts := func(names ...string) *schema.Type {
+		fields := make([]schema.Field, len(names))
+		for i, name := range names {
+			fields[i] = optional(name, text)
+		}
+		return structOf(fields...)
+	}
 	return structOf(
-		schema.Field{Name: "nonResourceAttributes", Type: gotypes.Of[authorizationv1.NonResourceAttributes](),
-			OmitEmpty: true, Pointer: true},
-		schema.Field{Name: "resourceAttributes", Type: gotypes.Of[authorizationv1.ResourceAttributes](),
-			OmitEmpty: true, Pointer: true},
+		schema.Field{Name: "nonResourceAttributes", Type: texts("path", "verb"), OmitEmpty: true, Pointer: true},
+		schema.Field{Name: "resourceAttributes", Type: texts("group", "name", "namespace", "resource", "subresource", "verb",
+			"version"), OmitEmpty: true, Pointer: true},
 	)
 }
 
