@@ -14,6 +14,7 @@ export class Failure extends Error {
     super(status?.message || `the server answered ${code}`);
     this.code = code;
     this.reason = status?.reason || "";
+    this.causes = status?.details?.causes || [];
   }
 }
 
@@ -66,13 +67,16 @@ export const asMetadata = `${json};as=PartialObjectMetadata;v=v1;g=meta.k8s.io`;
 export const asMetadataList = `${json};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io`;
 export const asDiscovery = `${json};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,${json}`;
 
-// request sends a GET and returns the response, whose body may be a stream. A session that has ended shows the sign-in.
-export async function request(path, query = {}, { accept = json, abort } = {}) {
+// request sends a request, a GET unless it has another method, and returns the response, whose body may be a stream. A
+// session that has ended shows the sign-in.
+export async function request(path, query = {}, { accept = json, abort, method = "GET", body, contentType } = {}) {
   const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
   const search = new URLSearchParams(pairs).toString();
   const key = session.value?.key || "";
   const response = await fetch(`/console/api${path}${search && "?" + search}`, {
-    headers: { Accept: accept, "X-Plinth-Console": key },
+    method,
+    headers: { Accept: accept, "X-Plinth-Console": key, ...(contentType && { "Content-Type": contentType }) },
+    body,
     signal: abort,
   });
   if (response.ok) return response;
@@ -87,6 +91,11 @@ export async function request(path, query = {}, { accept = json, abort } = {}) {
 // get returns the body of an answer.
 export async function get(path, query, options) {
   return (await request(path, query, options)).json();
+}
+
+// create sends an object, and returns the answer. Reviews are created, too.
+export async function create(path, object, options) {
+  return get(path, {}, { ...options, method: "POST", contentType: json, body: JSON.stringify(object) });
 }
 
 // pathOf is the path of a collection, or of one of its objects. A type is {group, version, resource}.
