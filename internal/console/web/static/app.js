@@ -3,12 +3,17 @@ import { session, signIn, signOut, why } from "./api.js";
 import { types, typesError } from "./discovery.js";
 import { html, useEffect, useState } from "./html.js";
 import { destinations, helpShown, onKey } from "./keys.js";
+import { later } from "./later.js";
 import { ListPage } from "./listpage.js";
 import { ObjectPage } from "./objectpage.js";
 import { route } from "./route.js";
 import { visible } from "./text.js";
 import { nextTheme, theme } from "./theme.js";
 import { TypesPage } from "./typespage.js";
+
+const AccessPage = later(async () => (await import("./accesspage.js")).AccessPage);
+const ExpressionsPage = later(async () => (await import("./expressionspage.js")).ExpressionsPage);
+const HealthPage = later(async () => (await import("./healthpage.js")).HealthPage);
 
 export function App() {
   useEffect(() => {
@@ -23,9 +28,15 @@ export function App() {
     ${helpShown.value && html`<${Help} />`}`;
 }
 
+const pages = [["/console/", "Types"], ["/console/access", "Access"], ["/console/expressions", "Expressions"],
+  ["/console/health", "Health"]];
+
 function Header() {
+  route.value; // which of the pages is shown
   return html`<header>
     <a class="home" href="/console/">Plinth</a>
+    ${session.value && html`<nav aria-label="Pages">${pages.map(([url, text]) => html`<a href=${url}
+      aria-current=${location.pathname === url ? "page" : undefined}>${text}</a>`)}</nav>`}
     <span class="grow"></span>
     ${session.value && html`<span class="user" title="You are signed in as this user">
       ${visible(session.value.user.username, 60)}</span>`}
@@ -38,12 +49,15 @@ function Header() {
 function Page() {
   const { page, type, namespace, name, query } = route.value;
   if (page === "types") return html`<${TypesPage} />`;
+  if (page === "health") return html`<${HealthPage} />`;
   if (page === "none") return html`<h1>No such page</h1><p><a href="/console/">All types</a></p>`;
   if (!types.value) {
     return typesError.value
       ? html`<p class="error" role="alert">The types cannot be read: ${visible(typesError.value)}</p>`
       : html`<p aria-busy="true">Reading the types…</p>`;
   }
+  if (page === "access") return html`<${AccessPage} />`;
+  if (page === "expressions") return html`<${ExpressionsPage} />`;
   const id = [type.group, type.version, type.resource, namespace, name].join("/");
   if (page === "object") return html`<${ObjectPage} key=${id} ...${{ type, namespace, name, query }} />`;
   return html`<${ListPage} key=${id} ...${{ type, query }} />`;

@@ -7,6 +7,9 @@ export const helpShown = signal(false);
 // After g. The rows are shown by the help.
 export const destinations = [
   ["t", "types", "/console/"],
+  ["a", "access", "/console/access"],
+  ["x", "expressions", "/console/expressions"],
+  ["h", "health of the server", "/console/health"],
   ["p", "Pods", listURL({ group: "", version: "v1", resource: "pods" })],
   ["d", "Deployments", listURL({ group: "apps", version: "v1", resource: "deployments" })],
   ["s", "Services", listURL({ group: "", version: "v1", resource: "services" })],

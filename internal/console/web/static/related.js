@@ -2,22 +2,9 @@
 import { asMetadata, asMetadataList, get, pathOf } from "./api.js";
 import { ofKind, types } from "./discovery.js";
 import { html, useEffect, useState } from "./html.js";
+import { load } from "./load.js";
 import { objectURL } from "./route.js";
 import { age, visible } from "./text.js";
-
-// load is a hook: what an asynchronous function returns, which is called again when its inputs change.
-function load(f, inputs) {
-  const [answer, setAnswer] = useState({});
-  useEffect(() => {
-    const abort = new AbortController();
-    f(abort.signal).then(
-      (value) => abort.signal.aborted || setAnswer({ value }),
-      (e) => abort.signal.aborted || setAnswer({ error: e.message }),
-    );
-    return () => abort.abort();
-  }, inputs);
-  return answer;
-}
 
 export function Events({ object }) {
   const { uid, namespace, resourceVersion } = object.metadata;
@@ -28,7 +15,7 @@ export function Events({ object }) {
     return list.items.map((e) => ({ ...e, when: when(e) })).sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 50);
   }, [uid, resourceVersion]);
   return html`<section><h2>Events</h2>
-    ${error && html`<p class="error">${visible(error)}</p>`}
+    ${error && html`<p class="error">${visible(error.message)}</p>`}
     ${value?.length === 0 && html`<p class="faint">None.</p>`}
     <ul class="events">${value?.map((e) => html`<li key=${e.metadata.uid} class=${e.type === "Warning" ? "warning" : ""}>
       <b>${visible(e.reason, 200)}</b> <span class="faint">${age(e.when)}${e.count > 1 && ` ×${e.count}`}
@@ -40,7 +27,7 @@ export function Events({ object }) {
 export function Owners({ object }) {
   const { value, error } = load((abort) => up(object, abort, 0), [object.metadata.uid, object.metadata.resourceVersion]);
   if (!object.metadata.ownerReferences?.length) return null;
-  return html`<section><h2>Owners</h2>${error && html`<p class="error">${visible(error)}</p>`}
+  return html`<section><h2>Owners</h2>${error && html`<p class="error">${visible(error.message)}</p>`}
     ${value && html`<${Tree} nodes=${value} />`}</section>`;
 }
 

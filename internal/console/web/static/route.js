@@ -3,15 +3,19 @@
 //	/console/                                                types
 //	/console/r/GROUP/VERSION/RESOURCE?ns&l&f&q&s             a list: namespace, selectors, filter, sorted column
 //	/console/r/GROUP/VERSION/RESOURCE/NAMESPACE/NAME?q&m     an object: text that is searched, manager that is picked
+//	/console/access, /console/expressions, /console/health   with their questions in the query
 //
 // The core group is "core"; the namespace of a cluster-scoped object is "-".
 import { signal } from "./html.js";
+
+const pages = new Set(["access", "expressions", "health"]);
 
 export const route = signal(parse(location));
 
 function parse({ pathname, search }) {
   const query = Object.fromEntries(new URLSearchParams(search));
   const parts = pathname.replace(/^\/console\/?/, "").split("/").filter(Boolean).map(decode);
+  if (parts.length === 1 && pages.has(parts[0])) return { page: parts[0], query };
   if (parts[0] !== "r" || (parts.length !== 4 && parts.length !== 6)) {
     return { page: parts.length ? "none" : "types", query };
   }
