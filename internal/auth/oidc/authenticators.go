@@ -22,6 +22,9 @@ type Config struct {
 	Logger     *slog.Logger
 	Now        func() time.Time
 	Metrics    *Metrics // nil disables them
+	// Secret returns the secret by which this server shows an issuer, when a user signs in with a browser, that it is
+	// the client that it says; "", or nil for all issuers: it is a public client.
+	Secret func(issuer string) (string, error)
 }
 
 // Metrics are the functions that JWT authenticators call for their metrics.

@@ -6,8 +6,10 @@
 // are; until then, the tokens of the issuer are refused. A [Reloader] replaces the authenticators when the file
 // changes.
 //
+// A user can get such a token with a browser: [Reloader.Begin] and [Reloader.Finish] are the authorization code flow.
+//
 // Discovery, the fetching of keys and the verification of signatures are those of github.com/coreos/go-oidc. The rest,
-// from claims to users, is here.
+// from claims to users, is here. The flow's requests are those of golang.org/x/oauth2.
 //
 // # Keys
 //

@@ -308,6 +308,9 @@ func TestDiscoveryElsewhere(t *testing.T) {
 // SPEC: AUTH-1
 func TestReload(t *testing.T) {
 	one, two := issuertest.Start(t), issuertest.Start(t)
+	for _, i := range []*issuertest.Issuer{one, two} {
+		i.SignIns(issuertest.Client{ID: "me", Redirects: []string{redirect}})
+	}
 	file := filepath.Join(t.TempDir(), "config")
 	first := configuration(one, bySub, "anonymous: {enabled: true, conditions: [{path: /livez}]}\n")
 	write := func(text string) {
@@ -346,6 +349,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	expect("at first", "x:jane []", "nobody")
+	before, answer := begun(t, r, one, "allow")
 	for _, bad := range []string{"", "x", strings.Replace(first, "sub", "sub, expression: x", 1),
 		strings.Replace(first, "/livez", "/readyz", 1)} {
 		write(bad)
@@ -361,6 +365,16 @@ func TestReload(t *testing.T) {
 	expect("after a good one", "nobody", "x:joe []")
 	if !reflect.DeepEqual(r.current.Load().issuers(), []string{two.URL}) {
 		t.Error(r.current.Load().issuers())
+	}
+	if got := r.SignIns(); !reflect.DeepEqual(got, []string{two.URL}) {
+		t.Errorf("one can sign in at %v", got)
+	}
+	if _, err := r.Finish(t.Context(), before, answer); err == nil || one.Asked(issuertest.TokenPath) != 0 {
+		t.Errorf("a sign-in at an issuer that is gone: %v", err)
+	}
+	s, answer := begun(t, r, two, "allow")
+	if _, err := r.Finish(t.Context(), s, answer); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -143,6 +143,9 @@ func (s *source) discover(ctx context.Context) (*verifier, error) {
 	}
 	keys := oidclib.NewRemoteKeySet(oidclib.ClientContext(ctx, client), document.Keys)
 	v := &verifier{audiences: s.audiences, algorithms: s.config.Algorithms, now: s.config.Now}
+	if provider.Claims(&v.at) != nil { // the keys are good all the same
+		v.at = endpoints{}
+	}
 	for _, a := range v.algorithms {
 		v.taken = append(v.taken, jose.SignatureAlgorithm(a))
 	}
@@ -163,6 +166,7 @@ type verifier struct {
 	algorithms []string
 	taken      []jose.SignatureAlgorithm
 	now        func() time.Time
+	at         endpoints // where users sign in
 }
 
 // verify returns the claims of a token, if its issuer has signed it for one of the audiences, and it is valid now. The

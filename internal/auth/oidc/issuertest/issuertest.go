@@ -60,6 +60,8 @@ type Issuer struct {
 	made     int
 	handlers map[string]http.HandlerFunc
 	asked    map[string]int // requests, by path
+	client   *Client        // at which users sign in; nil: there is none
+	grants   map[string]grant
 }
 
 // Start starts an issuer with one key, for RS256, and ends it with the test.
@@ -117,10 +119,17 @@ func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 
 // Discovery returns the discovery document of an issuer of this name, with the keys of this one.
 func (i *Issuer) Discovery(issuer string) []byte {
-	text, err := json.Marshal(map[string]any{
+	document := map[string]any{
 		"issuer": issuer, "jwks_uri": i.URL + KeysPath, "response_types_supported": []string{"id_token"},
 		"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256", "ES256"},
-	})
+	}
+	i.mu.Lock()
+	if c := i.client; c != nil {
+		document["authorization_endpoint"], document["token_endpoint"] = i.URL+AuthorizePath, i.URL+TokenPath
+		document["authorization_response_iss_parameter_supported"] = c.Named
+	}
+	i.mu.Unlock()
+	text, err := json.Marshal(document)
 	if err != nil {
 		i.t.Error(err)
 	}
