@@ -79,6 +79,9 @@ func plinthFlags(c *settings) []row {
 				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
 		{"console", boolean(&c.Console), plinthOnly,
 			"serve the console, a page for browsers, at /console; started as kube-apiserver, it is off", ""},
+		{"console-oidc-client-secret-file", assignments(&c.ConsoleSecrets), plinthOnly,
+			"ISSUER=FILE: a file with the secret of the console as a client of an OpenID Connect issuer that requires one; for " +
+				"each such issuer once; it is read when a user signs in", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), plinthOnly,
 			"the lowest level to log: debug, info, warn or error", ""},
 	}

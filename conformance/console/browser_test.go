@@ -192,13 +192,20 @@ func (b *tab) typeToken(token string) {
 	b.keys(token + kb.Enter)
 }
 
-// wait waits until an expression in JavaScript is true. chromedp.Poll makes a function of a string in the page, which
-// the page's Content-Security-Policy refuses.
+// wait waits until an expression in JavaScript is true. One that throws is not: a page that the browser is about to
+// show has no body yet. chromedp.Poll makes a function of a string in the page, which the page's
+// Content-Security-Policy refuses.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(tooLong); !result(b, chromedp.Evaluate[bool]("!!("+expression+")")); {
-		if time.Now().After(end) {
-			b.t.Fatalf("not true within %s: %s", tooLong, expression)
+	ctx, cancel := context.WithTimeout(b.ctx, tooLong)
+	defer cancel()
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if err == nil && is {
+			return
+		}
+		if ctx.Err() != nil {
+			b.t.Fatalf("not true within %s: %s (%v)", tooLong, expression, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

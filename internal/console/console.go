@@ -9,6 +9,8 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/auth/oidc"
+	"plinth/internal/samplelog"
 	"plinth/object"
 )
 
@@ -21,20 +23,25 @@ type Config struct {
 	API http.Handler
 	// Authenticate returns the user of a request.
 	Authenticate func(*http.Request) (*access.Identity, error)
-	Now          func() time.Time
-	Logger       *slog.Logger
+	// Issuers are those at which users can sign in; nil if there are none.
+	Issuers *oidc.Reloader
+	Now     func() time.Time
+	Logger  *slog.Logger
 }
 
 // Console is a handler of /console and of everything below it. All it does before its first request is to exist.
 type Console struct {
 	Config
 	sessions sessions
+	signIns  signIns
 	files    func() *files
+	failed   samplelog.Sampler
 }
 
 // New makes a console.
 func New(c Config) *Console {
-	return &Console{Config: c, files: sync.OnceValue(loadFiles)}
+	return &Console{Config: c, files: sync.OnceValue(loadFiles),
+		signIns: signIns{exchanges: make(chan struct{}, mostExchanges)}}
 }
 
 // ServeHTTP answers one request to /console or to something below it.
@@ -49,13 +56,17 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = c.session(w, r)
 	case path == "/code":
 		err = c.code(w, r)
+	case path == issuersPath:
+		err = c.issuers(w, r)
+	case strings.HasPrefix(path, callbackPath) && r.Method == http.MethodPost:
+		err = c.finish(w, r)
 	case strings.HasPrefix(path, "/api/"):
 		err = c.request(w, r)
 	default:
 		err = c.page(w, r)
 	}
 	if err != nil {
-		c.fail(w, err)
+		c.fail(w, r, err)
 	}
 }
 
@@ -73,10 +84,10 @@ var pageHeaders = http.Header{
 }
 
 // fail answers with an error, as a Status.
-func (c *Console) fail(w http.ResponseWriter, err error) {
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refused := apierr.From(err)
 	if refused.Code >= http.StatusInternalServerError {
-		c.Logger.Error("a request of the console has failed", "error", err)
+		c.failed.Log(r.Context(), c.Logger, slog.LevelError, "a request of the console has failed", "error", err)
 	}
 	answer(w, refused.Code, object.AppendObject(nil, refused.Status()))
 }

@@ -7,6 +7,8 @@
 //	GET  /console/…           the page (static.go): files, for everybody, as they say nothing
 //	POST /console/session     a session (session.go), for a one-time code, a token, or the connection's certificate
 //	POST /console/code        a one-time code, for a client with credentials: `plinth console`
+//	GET  /console/oidc        where one can sign in, and
+//	POST /console/oidc…       a session for a token of one of these issuers (issuers.go)
 //	     /console/api/PATH    /PATH of the API, in the name of the session (api.go)
 //
 // A browser sends cookies and certificates by itself, also for a page of somebody else. What keeps others out:

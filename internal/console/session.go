@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -74,7 +75,10 @@ func (c *Console) valid(ctx context.Context, of *credential) (*access.Identity, 
 		return nil, apierr.NewUnauthorized()
 	}
 	id, err := c.Authenticate(r)
-	if err != nil || id.User.Name == "" || id.User.Name == access.Nobody().Name {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", apierr.NewUnauthorized(), err) // the client is not told why
+	case id.User.Name == "" || id.User.Name == access.Nobody().Name:
 		return nil, apierr.NewUnauthorized()
 	}
 	return id, nil
@@ -226,9 +230,9 @@ func (s *sessions) redeem(text string, now time.Time) *credential {
 	return found.of
 }
 
-// cookie is the identifier that a request has in its cookie.
-func cookie(r *http.Request) string {
-	c, err := r.Cookie(cookieName)
+// cookie is the value that a request has in a cookie.
+func cookie(r *http.Request, name string) string {
+	c, err := r.Cookie(name)
 	if err != nil {
 		return ""
 	}
@@ -241,7 +245,7 @@ func (c *Console) present(r *http.Request, key bool) (*session, *access.Identity
 	if err := fromPage(r); err != nil {
 		return nil, nil, err
 	}
-	s := c.sessions.of(cookie(r), c.Now())
+	s := c.sessions.of(cookie(r, cookieName), c.Now())
 	if s == nil {
 		return nil, nil, apierr.NewUnauthorized()
 	}
@@ -251,7 +255,7 @@ func (c *Console) present(r *http.Request, key bool) (*session, *access.Identity
 	id, err := c.valid(r.Context(), s.of)
 	if err != nil {
 		if r.Context().Err() == nil { // nobody has called off the check
-			c.sessions.finish(cookie(r))
+			c.sessions.finish(cookie(r, cookieName))
 		}
 		return nil, nil, err
 	}
@@ -272,8 +276,8 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request) error {
 		if _, _, err := c.present(r, true); err != nil {
 			return err
 		}
-		c.sessions.finish(cookie(r))
-		setCookie(w, "", -1)
+		c.sessions.finish(cookie(r, cookieName))
+		setCookie(w, cookieName, "", -1)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	case http.MethodPost:
@@ -309,12 +313,17 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c.sessions.finish(cookie(r))
+	c.welcome(w, r, of, id)
+	return nil
+}
+
+// welcome begins a session for a credential, ends the one that the browser had, and answers with it.
+func (c *Console) welcome(w http.ResponseWriter, r *http.Request, of *credential, id *access.Identity, more ...any) {
+	c.sessions.finish(cookie(r, cookieName))
 	s, identifier := c.sessions.begin(of, id.User.Name, c.Now())
 	c.Logger.Info("a session of the console has begun", "user", id.User.Name, "until", s.until)
-	setCookie(w, identifier, int(sessionLife.Seconds()))
-	s.answer(w, id)
-	return nil
+	setCookie(w, cookieName, identifier, int(sessionLife.Seconds()))
+	s.answer(w, id, more...)
 }
 
 // bodyTime is how long a body may take to arrive.
@@ -340,19 +349,19 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// setCookie sets the cookie of a session for as many seconds; -1: it takes it away. It is for scripts of no page, and
-// the browser sends it with requests of this site alone.
-func setCookie(w http.ResponseWriter, identifier string, seconds int) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: identifier, Path: Path, MaxAge: seconds, Secure: true,
+// setCookie sets a cookie for as many seconds; -1: it takes it away. It is for scripts of no page, and the browser
+// sends it with requests of this site alone.
+func setCookie(w http.ResponseWriter, name, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: Path, MaxAge: seconds, Secure: true,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 
-// answer says whose session it is.
-func (s *session) answer(w http.ResponseWriter, id *access.Identity) {
-	answer(w, http.StatusOK, object.AppendObject(nil, object.Fields(
+// answer says whose session it is, and more: names and values.
+func (s *session) answer(w http.ResponseWriter, id *access.Identity, more ...any) {
+	answer(w, http.StatusOK, object.AppendObject(nil, object.Fields(append([]any{
 		"user", object.Fields("username", object.StringOf(id.User.Name), "groups", object.Strings(id.User.Groups...)),
 		"key", object.StringOf(s.key), "expires", object.StringOf(s.until.UTC().Format(time.RFC3339)),
-	)))
+	}, more...)...)))
 }
 
 // code answers /console/code: it issues a code to a client that has credentials. A browser is none: it sends its

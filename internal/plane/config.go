@@ -12,6 +12,7 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/aggregation"
 	"plinth/internal/auth"
+	"plinth/internal/auth/oidc"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
@@ -85,6 +86,8 @@ type Config struct {
 	// Handlers makes the pages beside the API, when the plane's parts are there; nil: there are none.
 	Handlers func(*Plane) (map[string]http.Handler, error)
 	Console  bool // serve the console, and what it asks (packages console and reviews)
+	// Issuers are those at which users of the console can sign in; nil if there are none.
+	Issuers *oidc.Reloader
 	// Certificate returns why clients cannot trust the certificate of the server, and Serving why it should get no
 	// requests. Nil functions are checks that succeed.
 	Certificate, Serving func(context.Context) error

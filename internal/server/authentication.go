@@ -14,6 +14,7 @@ import (
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/auth/tokenwebhook"
+	"plinth/internal/plane"
 	"plinth/internal/webhook"
 )
 
@@ -129,6 +130,12 @@ func (c *Config) validateAuthentication() error {
 		refuse("--service-account-jwks-uri: %q is no https:// URL", s.JWKSURI)
 	}
 	c.validateSigner(refuse)
+	for _, pair := range c.ConsoleSecrets {
+		issuer, _, _ := strings.Cut(pair, "=")
+		if _, err := c.clientSecret(issuer); err != nil {
+			refuse("--console-oidc-client-secret-file: %w", err)
+		}
+	}
 	if d := s.MaxExpiration; d != 0 && (d < time.Hour || d > (1<<32)*time.Second) {
 		refuse("--service-account-max-token-expiration: %s is not between 1 hour and 2^32 seconds", d)
 	}
@@ -151,11 +158,11 @@ func (c *Config) audiences() []string {
 	return c.issuers()
 }
 
-// authentication returns who authenticates requests besides the objects of the plane: what is asked before these, and
-// the tokens that are asked about after them.
-func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err error) {
-	c := &s.config
-	first = auth.Config{Audiences: c.audiences(), Now: s.clock}
+// authentication sets who authenticates requests besides the objects of the plane: what is asked before these, and the
+// tokens that are asked about after them.
+func (s *Server) authentication(p *plane.Config) error {
+	c, first := &s.config, &p.Authentication
+	*first = auth.Config{Audiences: c.audiences(), Now: s.clock}
 	if c.AdministratorToken != "" {
 		admin := access.User{Name: administrator, Groups: []string{access.Masters}}
 		first.Tokens = append(first.Tokens, auth.Agnostic(auth.StaticToken(c.AdministratorToken, admin), first.Audiences))
@@ -172,25 +179,26 @@ func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err e
 			}
 			return nil
 		}); err != nil {
-			return first, nil, err
+			return err
 		}
 		first.Tokens = append(first.Tokens, auth.Agnostic(static, first.Audiences))
 	}
-	jwt, err := s.jwtAuthenticator(&first)
+	jwt, err := s.jwtAuthenticator(first)
 	if err != nil {
-		return first, nil, err
+		return err
 	}
 	if jwt != nil {
-		later = append(later, auth.Agnostic(jwt, first.Audiences))
+		p.Issuers = jwt
+		p.LaterTokens = append(p.LaterTokens, auth.Agnostic(jwt, first.Audiences))
 	}
 	hook, err := c.TokenWebhook.open(first.Audiences, s.clock, c.Logger)
 	if err != nil {
-		return first, nil, err
+		return err
 	}
 	if hook != nil { // last, because it costs the most
-		later = append(later, hook)
+		p.LaterTokens = append(p.LaterTokens, hook)
 	}
 	first.Clients, first.Used = s.certificates.clients, s.certificates.used
 	first.Proxy = c.FrontProxy.open(s.certificates.proxies)
-	return first, later, nil
+	return nil
 }

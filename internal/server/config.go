@@ -189,7 +189,9 @@ type Insight struct {
 	DebugSocket         string            // a Unix socket that serves /debug/pprof; "": none
 	Flags               map[string]string // all flags with their values, for /flagz; nil: the page is not served
 	Console             bool              // serve the console, a page for browsers
-	Logger              *slog.Logger
+	// ConsoleSecrets are ISSUER=FILE: the secrets by which this server shows issuers which client it is.
+	ConsoleSecrets []string
+	Logger         *slog.Logger
 }
 
 // Defaults returns the default settings.

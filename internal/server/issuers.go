@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -86,7 +87,7 @@ func (o *OIDC) configuration(authority []byte) (*oidc.Configuration, error) {
 // jwtAuthenticator creates the authenticator for tokens of OpenID Connect issuers; nil if neither an issuer nor
 // --authentication-config is configured (the file may have issuers later). It also sets the fields of to that decide on
 // requests without credentials: whether they are accepted, and at which paths.
-func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
+func (s *Server) jwtAuthenticator(to *auth.Config) (*oidc.Reloader, error) {
 	c := &s.config
 	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
 	file, load, parse, algorithms := c.OIDC.CAFile, c.OIDC.load, c.OIDC.configuration, c.OIDC.SigningAlgs
@@ -122,10 +123,29 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	}
 	jwt, err := oidc.NewReloader(configured, text, parse, oidc.Config{
 		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: counts.Hooks(),
+		Secret: c.clientSecret,
 	}, told)
 	if err != nil {
 		return nil, err
 	}
 	s.follow = append(s.follow, func(ctx context.Context) { jwt.Run(ctx, file) })
 	return jwt, nil
+}
+
+// clientSecret returns the secret of the console as a client of an issuer; "" if there is none. The file is read each
+// time, because the secret is used seldom, and is replaced while the server runs.
+func (c *Config) clientSecret(issuer string) (string, error) {
+	for _, pair := range c.ConsoleSecrets {
+		of, file, _ := strings.Cut(pair, "=")
+		if of != issuer {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		secret := strings.TrimSpace(string(text))
+		if err == nil && secret == "" {
+			err = fmt.Errorf("%s is empty", file)
+		}
+		return secret, err
+	}
+	return "", nil
 }

@@ -164,6 +164,12 @@ func TestSettingsOfAuthenticationThatContradict(t *testing.T) {
 			c.TokenWebhook.ConfigFile, c.TokenWebhook.Version = kubeconfigOf(t, "https://127.0.0.1:1", nil), "v2"
 		},
 		"no such file or directory": func(c *Config) { c.AuthenticationConfig = file + "x" },
+		"--console-oidc-client-secret-file: open": func(c *Config) {
+			c.ConsoleSecrets = []string{"https://a=" + file + "x"}
+		},
+		"--console-oidc-client-secret-file: " + os.DevNull + " is empty": func(c *Config) {
+			c.ConsoleSecrets = []string{"https://a=" + os.DevNull}
+		},
 	} {
 		c := quiet(t.TempDir())
 		c.Storage = "memory"

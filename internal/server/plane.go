@@ -56,7 +56,7 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	if p.Accounts, err = s.accounts(ctx); err != nil {
 		return nil, err
 	}
-	if p.Authentication, p.LaterTokens, err = s.authentication(); err != nil {
+	if err := s.authentication(p); err != nil {
 		return nil, err
 	}
 	if p.Admission, err = s.admission(); err != nil {

@@ -48,8 +48,8 @@ func begun(t *testing.T, r *Reloader, i *issuertest.Issuer, do string) (*SignIn,
 		Description: q.Get("error_description")}
 }
 
-// A user signs in: the token that the issuer gives is one that the authenticators accept. An answer that is not for this
-// sign-in, and a token that is not, are refused, and no error shows a code or a token.
+// A user signs in: the token that the issuer gives is one that the authenticators accept. An answer that is not for
+// this sign-in, and a token that is not, are refused, and no error shows a code or a token.
 //
 // SPEC: BEY-14
 func TestSignIn(t *testing.T) {
@@ -80,13 +80,13 @@ func TestSignIn(t *testing.T) {
 		"no nonce":         {change: func(c issuertest.Claims) { delete(c, "nonce") }, want: "another nonce"},
 		"a nonce as list":  {change: func(c issuertest.Claims) { c["nonce"] = []string{"x"} }, want: "nonce of type string"},
 		"another audience": {change: func(c issuertest.Claims) { c["aud"] = "other" }, want: "expected audience"},
-		"another issuer":   {change: func(c issuertest.Claims) { c["iss"] = "https://other" }, want: "issued by a different provider"},
+		"another issuer":   {change: func(c issuertest.Claims) { c["iss"] = "https://o" }, want: "by a different provider"},
 		"expired":          {change: func(c issuertest.Claims) { c["exp"] = 1 }, want: "expired"},
 		"another verifier": {alter: func(s *SignIn, _ *Answer) { s.verifier += "x" }, want: "invalid_grant: no such code"},
 		"another redirect": {alter: func(s *SignIn, _ *Answer) { s.Redirect += "x" }, want: "invalid_grant"},
 		"another code":     {alter: func(_ *SignIn, a *Answer) { a.Code = "SECRETCODE" }, want: "invalid_grant"},
 		"no code":          {alter: func(_ *SignIn, a *Answer) { a.Code = "" }, want: "no code"},
-		"named otherwise":  {alter: func(_ *SignIn, a *Answer) { a.Issuer = "https://evil" }, want: `of the issuer "https://evil"`},
+		"named otherwise":  {alter: func(_ *SignIn, a *Answer) { a.Issuer = "https://e" }, want: `of the issuer "https://e"`},
 		"an error":         {alter: func(_ *SignIn, a *Answer) { a.Error = "oops" }, want: "refuses: oops"},
 		"unknown issuer":   {alter: func(s *SignIn, _ *Answer) { s.Issuer += "x" }, want: "is no issuer of this server"},
 	} {
@@ -281,8 +281,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// Nobody can sign in at an issuer whose endpoints are not there, not secure, or without PKCE. Its tokens are accepted all
-// the same.
+// Nobody can sign in at an issuer whose endpoints are not there, not secure, or without PKCE. Its tokens are accepted
+// all the same.
 //
 // SPEC: BEY-14
 func TestIssuersWithoutSignIn(t *testing.T) {

@@ -128,8 +128,8 @@ func (i *Issuer) exchange(w http.ResponseWriter, r *http.Request) {
 	case id != c.ID || secret != c.Secret:
 		reply(http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
 		return
-	case r.PostFormValue("grant_type") != "authorization_code" || !known || r.PostFormValue("redirect_uri") != g.redirect ||
-		base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge:
+	case r.PostFormValue("grant_type") != "authorization_code" || !known ||
+		r.PostFormValue("redirect_uri") != g.redirect || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge:
 		reply(http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "no such code"})
 		return
 	}
@@ -137,5 +137,6 @@ func (i *Issuer) exchange(w http.ResponseWriter, r *http.Request) {
 	if c.Change != nil {
 		c.Change(claims)
 	}
-	reply(http.StatusOK, map[string]string{"access_token": rand.Text(), "token_type": "Bearer", "id_token": i.Token(claims)})
+	reply(http.StatusOK, map[string]string{"access_token": rand.Text(), "token_type": "Bearer",
+		"id_token": i.Token(claims)})
 }

@@ -28,17 +28,23 @@ async function failure(response) {
   return new Failure(response.status, status);
 }
 
-async function begin(init) {
-  const response = await fetch("/console/session", init);
+async function begin(path, init) {
+  const response = await fetch(path, init);
   if (!response.ok) throw await failure(response);
   session.value = await response.json();
   why.value = "";
 }
 
+const posted = (body) => ({
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify(body),
+});
+
 // resume uses the session that the browser has, if any.
 export async function resume() {
   try {
-    await begin({});
+    await begin("/console/session", {});
   } catch (e) {
     if (e.code !== 401) why.value = e.message;
     session.value = null;
@@ -47,11 +53,39 @@ export async function resume() {
 
 // signIn begins a session with {token}, {code}, or {} for the certificate of the connection.
 export async function signIn(credential) {
-  await begin({
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(credential),
-  });
+  await begin("/console/session", posted(credential));
+}
+
+// issuers returns the issuers at which one can sign in: [{id, name}].
+export async function issuers() {
+  const response = await fetch("/console/oidc");
+  return response.ok ? (await response.json()).issuers : [];
+}
+
+// leaveFor leaves the page for that of an issuer, which sends the browser back to callback.
+export async function leaveFor(issuer) {
+  const response = await fetch("/console/oidc", posted({ issuer, at: location.pathname + location.search }));
+  if (!response.ok) throw await failure(response);
+  location.assign((await response.json()).location);
+}
+
+export const callback = "/console/oidc/callback/";
+
+// comeBack signs in with an issuer's answer, which the address has, and returns the page at which one was. The answer
+// goes from the address before anything else. If it is none for this browser, a session that there was goes on.
+export async function comeBack() {
+  const { pathname, search } = location;
+  history.replaceState(null, "", "/console/");
+  const query = new URLSearchParams(search);
+  const names = ["state", "code", "iss", "error", "error_description"];
+  const answer = Object.fromEntries(names.map((name) => [name, query.get(name) || ""]));
+  try {
+    await begin(pathname, posted(answer));
+  } catch (e) {
+    await resume();
+    if (!session.value) why.value = e.message;
+  }
+  return session.value?.at || "/console/";
 }
 
 export async function signOut() {

@@ -1,5 +1,5 @@
 // The frame of all pages: header, sign-in, help, and the page that the address names.
-import { session, signIn, signOut, why } from "./api.js";
+import { issuers, leaveFor, session, signIn, signOut, why } from "./api.js";
 import { types, typesError } from "./discovery.js";
 import { html, useEffect, useState } from "./html.js";
 import { destinations, helpShown, onKey } from "./keys.js";
@@ -66,15 +66,22 @@ function Page() {
 function SignIn() {
   const [token, setToken] = useState("");
   const [busy, setBusy] = useState(false);
-  const begin = async (credential) => {
+  const [all, setAll] = useState([]);
+  useEffect(() => {
+    issuers().then(setAll, (e) => (why.value = e.message));
+  }, []);
+  const attempt = async (what) => {
     setBusy(true);
     try {
-      await signIn(credential);
+      await what();
     } catch (e) {
-      why.value = e.code === 401 ? "The server does not accept this credential." : e.message;
+      why.value = e.message;
     }
     setBusy(false);
   };
+  const begin = (credential) => attempt(() => signIn(credential).catch((e) => {
+    throw e.code === 401 ? new Error("The server does not accept this credential.") : e;
+  }));
   const submit = (event) => {
     event.preventDefault();
     if (token.trim()) begin({ token: token.trim() });
@@ -82,6 +89,8 @@ function SignIn() {
   return html`<section class="signin">
     <h1>Sign in</h1>
     ${why.value && html`<p class="error" role="alert">${visible(why.value)}</p>`}
+    ${all.map(({ id, name }) => html`<p key=${id}>
+      <button disabled=${busy} onClick=${() => attempt(() => leaveFor(id))}>Sign in with ${visible(name, 200)}</button></p>`)}
     <form onSubmit=${submit}>
       <label for="token">Token</label>
       <input id="token" type="password" autocomplete="off" spellcheck=${false} value=${token}

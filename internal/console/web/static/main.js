@@ -1,9 +1,9 @@
 // The page begins here.
-import { resume, session, signIn, why } from "./api.js";
+import { callback, comeBack, resume, session, signIn, why } from "./api.js";
 import { App } from "./app.js";
 import { loadTypes } from "./discovery.js";
 import { effect, html, render } from "./html.js";
-import { followLinks } from "./route.js";
+import { followLinks, go } from "./route.js";
 import { applyTheme } from "./theme.js";
 
 applyTheme();
@@ -20,7 +20,8 @@ if (code) {
     why.value = `The code did not work: ${e.message}. A code is good once, for a minute.`;
     session.value = null;
   }
-} else await resume();
+} else if (location.pathname.startsWith(callback)) go(await comeBack(), { push: false });
+else await resume();
 
 effect(() => {
   if (session.value) loadTypes();

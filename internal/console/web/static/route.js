@@ -44,8 +44,8 @@ export function objectURL(type, namespace, name) {
   return `${listURL(type)}/${encodeURIComponent(namespace || "-")}/${encodeURIComponent(name)}`;
 }
 
-export function go(url) {
-  history.pushState(null, "", url);
+export function go(url, { push = true } = {}) {
+  history[push ? "pushState" : "replaceState"](null, "", url);
   route.value = parse(location);
 }
 
