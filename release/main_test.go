@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
 // built is a trial for linux/amd64, with its files at a server on loopback, as they are at the URL of a real one.
@@ -272,6 +274,44 @@ func TestArchive(t *testing.T) {
 	if want := "plinth " + built.version + "\nKubernetes v" + built.kubernetes; err != nil ||
 		!strings.HasPrefix(string(text), want) || !strings.Contains(string(text), built.commit) {
 		t.Errorf("plinth version: %v\n%s\nnot %q and commit %s", err, text, want, built.commit)
+	}
+}
+
+// The list of what a program consists of has its modules, and the libraries of the console's page, each once.
+func TestSBOM(t *testing.T) {
+	p := built.platforms[0]
+	file, err := os.Open(filepath.Join(built.out, fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, built.version, p.os, p.arch)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, c := range *bom.Components {
+		seen[c.Name]++
+	}
+	for _, library := range []string{"std", "github.com/google/cel-go", "preact", "htm", "@preact/signals",
+		"@preact/signals-core"} {
+		if seen[library] != 1 {
+			t.Errorf("%s is listed %d times", library, seen[library])
+		}
+	}
+	// Every file that the page loads from elsewhere is of a package that is listed.
+	list, err := os.ReadFile(filepath.Join(built.source, "tools", "webvendor", "packages.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Glob(filepath.Join(built.source, "internal", "console", "web", "static", "vendor", "*.js"))
+	if err != nil || len(scripts) < 5 {
+		t.Fatalf("%v: %d scripts", err, len(scripts))
+	}
+	for _, script := range scripts {
+		if !strings.Contains(string(list), " "+filepath.Base(script)+"\n") {
+			t.Errorf("%s is of no package of the list", script)
+		}
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes the list of modules that the program of a platform consists of, which the linker has recorded in it.
+// writeSBOM writes the list of modules that the program of a platform consists of, which the linker has recorded in it,
+// and of the libraries of the console's page, which are files in it.
 func (r *release) writeSBOM(p platform) error {
 	info, err := buildinfo.ReadFile(r.programs[p].plinth)
 	if err != nil {
@@ -33,6 +37,13 @@ func (r *release) writeSBOM(p platform) error {
 			Version: m.Version, PackageURL: purl, Properties: &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}})
 		refs = append(refs, purl)
 	}
+	page, err := r.pageLibraries()
+	if err != nil {
+		return err
+	}
+	for _, l := range page {
+		modules, refs = append(modules, l), append(refs, l.BOMRef)
+	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &product}
 	bom.Components = &modules
@@ -46,4 +57,28 @@ func (r *release) writeSBOM(p platform) error {
 		return err
 	}
 	return r.put(fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, r.version, p.os, p.arch), out.Bytes())
+}
+
+// pageLibraries are the npm packages whose files are in the program: those of the list by which they were fetched.
+func (r *release) pageLibraries() (all []cyclonedx.Component, err error) {
+	list, err := os.ReadFile(filepath.Join(r.source, "tools", "webvendor", "packages.txt"))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] == "#" || seen[fields[0]] {
+			continue
+		}
+		seen[fields[0]] = true
+		purl := fmt.Sprintf("pkg:npm/%s@%s", strings.Replace(fields[0], "@", "%40", 1), fields[1])
+		all = append(all, cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: fields[0],
+			Version: fields[1], PackageURL: purl,
+			Properties: &[]cyclonedx.Property{{Name: "npm:integrity", Value: fields[2]}}})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the list of the console's libraries is empty")
+	}
+	return all, nil
 }
