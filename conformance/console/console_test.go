@@ -163,7 +163,6 @@ func TestTerminatingNamespace(t *testing.T) {
 	b.sees("Why it is still here")
 	b.sees("NamespaceContentRemaining is True")
 	b.sees("NamespaceFinalizersRemaining is True")
-	b.click("button", "Find what is left in it")
 	b.sees("finalizers: example.com/held")
 	b.picture("namespace")
 	b.click(".found a", "held")

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
@@ -63,7 +65,8 @@ func TestExpressions(t *testing.T) {
 	}
 	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 	create(t, server, policies, `{"metadata":{"name":"even"},"spec":{
-		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],
+			"resources":["configmaps"]}]},
 		"variables":[{"name":"n","expression":"int(object.metadata.labels.n)"}],
 		"validations":[{"expression":"variables.n % 2 == 0","message":"n is even"}]}}`)
 	b := open(t, server)
@@ -77,7 +80,8 @@ func TestExpressions(t *testing.T) {
 		s.dispatchEvent(new Event("change"));
 		return true;
 	})()`)
-	b.wait(`document.querySelectorAll("textarea").length === 2 && document.querySelector("[name=r]").value === "configmaps"`)
+	b.wait(`document.querySelectorAll("textarea").length === 2 &&
+		document.querySelector("[name=r]").value === "configmaps"`)
 	b.wait(`(document.querySelector("[name=ns]").focus(), true)`)
 	b.keys("default")
 	b.click("button", "Evaluate")
@@ -115,12 +119,84 @@ func TestHealth(t *testing.T) {
 	for range 5 {
 		create(t, server, configMaps, `{"metadata":{"generateName":"map-"}}`)
 	}
-	b.wait(`[...document.querySelectorAll(".plot svg")].some((s) => /^Requests a second: read [\d.]+, write [\d.]*[1-9]/.test(s.getAttribute("aria-label")))`)
-	b.wait(`[...document.querySelectorAll(".plot svg")].some((s) => /^Memory: resident [\d.]+ MiB/.test(s.getAttribute("aria-label")))`)
+	for _, label := range []string{`^Requests a second: read [\d.]+, write [\d.]*[1-9]`, `^Memory: resident [\d.]+ MiB`} {
+		b.wait(`[...document.querySelectorAll(".plot svg")].some((s) => /` + label + `/.test(s.getAttribute("aria-label")))`)
+	}
 	b.wait(`document.querySelector(".plot path").getAttribute("d").startsWith("M")`)
 	b.picture("health")
 	other := open(t, server)
 	other.visit("health")
 	other.typeToken(harness.UserToken)
 	other.sees(`cannot get path "/metrics"`)
+}
+
+// Owners and dependents are a tree, also for a user who may list and not ask for dependents.
+//
+// SPEC: BEY-15, BEY-19
+func TestDependents(t *testing.T) {
+	server := start(t)
+	made := func(name string, owners string) string {
+		t.Helper()
+		var object struct{ Metadata struct{ UID string } }
+		answer := create(t, server, configMaps,
+			fmt.Sprintf(`{"metadata":{"name":%q,"ownerReferences":[%s]}}`, name, owners))
+		if err := json.Unmarshal([]byte(answer), &object); err != nil {
+			t.Fatal(err)
+		}
+		return object.Metadata.UID
+	}
+	owner := func(name, uid string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q}`, name, uid)
+	}
+	top := made("top", "")
+	child := made("child", owner("top", top))
+	made("grandchild", owner("child", child))
+	create(t, server, roles+"/clusterrolebindings", `{"metadata":{"name":"viewer"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"somebody"}]}`)
+	const tree = `document.querySelector(".found > .tree > li > a").textContent === "child" &&
+		document.querySelector(".found .tree .tree a")?.textContent === "grandchild"`
+	b := open(t, server)
+	b.signIn()
+	b.visit("r/core/v1/configmaps/default/top")
+	b.wait(`document.querySelector(".found") && ` + tree)
+	b.picture("dependents")
+	b.click(".found a", "grandchild")
+	b.wait(`location.pathname.endsWith("/grandchild")`)
+	b.wait(`document.querySelector(".tree a")?.textContent === "child" &&
+		document.querySelector(".tree .tree a")?.textContent === "top"`)
+	b.sees("None.")
+
+	viewer := open(t, server)
+	viewer.visit("r/core/v1/configmaps/default/top")
+	viewer.typeToken(harness.UserToken)
+	viewer.click("button", "Find dependents")
+	viewer.wait(`document.querySelector(".found a")?.textContent === "child"`)
+}
+
+// A quota that is used up, and what Events warn of.
+//
+// SPEC: BEY-15
+func TestWhatIsNotWell(t *testing.T) {
+	server := start(t)
+	create(t, server, "/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"few"},"spec":{"hard":{
+		"secrets":"0","pods":"2"}}}`)
+	made := create(t, server, configMaps, configMap("warned"))
+	var object struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal([]byte(made), &object); err != nil {
+		t.Fatal(err)
+	}
+	create(t, server, "/api/v1/namespaces/default/events", fmt.Sprintf(`{"metadata":{"name":"e"},"type":"Warning",
+		"reason":"FailedCreate","message":"failed calling webhook \"deny.example.com\"","lastTimestamp":%q,
+		"involvedObject":{"kind":"ConfigMap","namespace":"default","name":"warned","uid":%q}}`,
+		time.Now().UTC().Format(time.RFC3339), object.Metadata.UID))
+	b := open(t, server)
+	b.signIn()
+	b.visit("r/core/v1/resourcequotas/default/few")
+	b.sees("The quota of secrets is used up")
+	b.misses("The quota of pods")
+	b.visit("r/core/v1/configmaps/default/warned")
+	b.sees("What is not well")
+	b.sees("Warning FailedCreate")
+	b.wait(`document.querySelector(".stuck").textContent.includes("failed calling webhook")`)
 }

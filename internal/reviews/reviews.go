@@ -1,13 +1,13 @@
-// Package reviews has two virtual types, of which no object is stored: a create is a question, and its answer the
+// Package reviews has three virtual types, of which no object is stored: a create is a question, and its answer the
 // status of what was sent, as with a SubjectAccessReview.
 //
+//	DependentsReview    what goes with an object, and what is in a namespace (BEY-19)
 //	WhoCanReview        who may make a request, and by which binding (BEY-17)
 //	ExpressionReview    what expressions of CEL say of the objects that are there (BEY-18)
 //
 // They are of the group plinth, which kube-apiserver does not have, and which discovery does not list: a client that
-// goes through all types would find two that its other servers do not know. Who may ask is decided by roles, as for any
-// type: the verb create of whocanreviews and expressionreviews. What an ExpressionReview is about, its user must be
-// able to list besides.
+// goes through all types would find some that its other servers do not know. Who may ask is decided by roles, as for
+// any type, by the verb create; objects that a review is about, its user must be able to list besides.
 package reviews
 
 import (
@@ -42,6 +42,7 @@ type Config struct {
 // Resources returns the types.
 func Resources(c Config) []*engine.Resource {
 	return []*engine.Resource{
+		virtual("DependentsReview", "dependentsreviews", dependentsSpec(), c.dependents),
 		virtual("ExpressionReview", "expressionreviews", expressionSpec(), c.expressions),
 		virtual("WhoCanReview", "whocanreviews", whoCanSpec(), c.whoCan),
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -163,13 +164,7 @@ func TestExpressionReviews(t *testing.T) {
 	if code, _ := ask("alice", one); code != 403 {
 		t.Errorf("alice without the right to ask: %d", code)
 	}
-	admin.must(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", jsonObject{
-		"metadata": map[string]any{"name": "asker"}, "rules": []any{map[string]any{"apiGroups": []any{"plinth"},
-			"verbs": []any{"create"}, "resources": []any{"expressionreviews"}}}})
-	admin.must(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", jsonObject{
-		"metadata": map[string]any{"name": "asker"},
-		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "asker"},
-		"subjects": []any{map[string]any{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "alice"}}})
+	admin.allow("asker", "expressionreviews")
 	if code, text := ask("alice", one); code != 201 || strings.Contains(text, `"value":true`) ||
 		strings.Count(text, `"value":false`) == 0 {
 		t.Errorf("alice sees what she may not: %d %s", code, text)
@@ -179,4 +174,83 @@ func TestExpressionReviews(t *testing.T) {
 		!strings.Contains(text, `cannot list resource \"secrets\"`) {
 		t.Errorf("alice reads Secrets: %d %s", code, text)
 	}
+}
+
+// What goes with an object, level by level, and what is in a namespace: of the types that one may list.
+//
+// SPEC: BEY-19
+func TestDependents(t *testing.T) {
+	_, admin := serveConsole(t, nil)
+	create := func(name, owner, uid string, more jsonObject) string {
+		t.Helper()
+		meta := map[string]any{"name": name}
+		for key, value := range more {
+			meta[key] = value
+		}
+		if owner != "" {
+			meta["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": owner,
+				"uid": uid}}
+		}
+		return admin.must(201, "POST", configMaps, jsonObject{"metadata": meta}).text("metadata", "uid")
+	}
+	top := create("top", "", "", jsonObject{"finalizers": []any{"example.com/keep"}})
+	child := create("child", "top", top, nil)
+	create("grandchild", "child", child, jsonObject{"finalizers": []any{"example.com/held"}})
+	create("other", "", "", nil)
+	secret := admin.must(201, "POST", "/api/v1/namespaces/default/secrets", jsonObject{"metadata": map[string]any{
+		"name": "s", "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "child",
+			"uid": child}}}})
+	code, text := admin.review("", "dependentsreviews", `{"owner":"`+top+`","namespace":"default"}`)
+	for _, want := range []string{`"name":"child"`, `"owners":["` + top + `"]`, `"name":"grandchild"`,
+		`"finalizers":["example.com/held"]`, `"kind":"Secret"`, secret.text("metadata", "uid")} {
+		if code != 201 || !strings.Contains(text, want) {
+			t.Errorf("dependents: %d without %s:\n%s", code, want, text)
+		}
+	}
+	if strings.Contains(text, `"name":"top"`) || strings.Contains(text, `"name":"other"`) ||
+		strings.Contains(text, "incomplete") {
+		t.Errorf("dependents: %s", text)
+	}
+	if code, text := admin.review("", "dependentsreviews", `{"owner":"`+child+`"}`); code != 201 ||
+		strings.Count(text, `"kind":`) != 3 { // with that of the review
+		t.Errorf("of the child, in all namespaces: %d %s", code, text)
+	}
+	code, text = admin.review("", "dependentsreviews", `{"namespace":"default"}`)
+	if code != 201 || !strings.Contains(text, `"name":"other"`) || !strings.Contains(text, `"kind":"Secret"`) ||
+		strings.Contains(text, "kube-system") {
+		t.Errorf("in the namespace: %d %s", code, text)
+	}
+	if code, text := admin.review("", "dependentsreviews", `{}`); code != 422 ||
+		!strings.Contains(text, "spec.owner: Required") {
+		t.Errorf("of nothing: %d %s", code, text)
+	}
+	if code, _ := admin.review("alice", "dependentsreviews", `{"owner":"`+top+`"}`); code != 403 {
+		t.Errorf("alice without the right to ask: %d", code)
+	}
+	admin.allow("asker", "dependentsreviews")
+	code, text = admin.review("alice", "dependentsreviews", `{"owner":"`+top+`"}`)
+	if code != 201 || !strings.Contains(text, `"name":"grandchild"`) || strings.Contains(text, `"kind":"Secret"`) ||
+		!strings.Contains(text, `you may not list`) {
+		t.Errorf("alice: %d %s", code, text)
+	}
+	create("over", "child", child, nil)
+	for i := range 1000 {
+		create(fmt.Sprint("many-", i), "child", child, nil)
+	}
+	if code, text := admin.review("", "dependentsreviews", `{"owner":"`+top+`"}`); code != 201 ||
+		!strings.Contains(text, "these are the first 1000") || strings.Count(text, `"uid":`) != 1000 {
+		t.Errorf("of many: %d %d", code, strings.Count(text, `"uid":`))
+	}
+}
+
+// allow lets alice ask a review.
+func (c *testClient) allow(role, review string) {
+	c.t.Helper()
+	c.must(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", jsonObject{
+		"metadata": map[string]any{"name": role}, "rules": []any{map[string]any{"apiGroups": []any{"plinth"},
+			"verbs": []any{"create"}, "resources": []any{review}}}})
+	c.must(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", jsonObject{
+		"metadata": map[string]any{"name": role},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+		"subjects": []any{map[string]any{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "alice"}}})
 }

@@ -1,9 +1,10 @@
 // The page of an object.
+import { Below } from "./below.js";
 import { Blame, isSecretPath, label } from "./blame.js";
 import { known } from "./discovery.js";
 import { html, useEffect, useMemo } from "./html.js";
 import { Opened } from "./opened.js";
-import { Below, Events, Owners } from "./related.js";
+import { Events, eventsOf, Owners } from "./related.js";
 import { listURL } from "./route.js";
 import { findings } from "./stuck.js";
 import { age, visible } from "./text.js";
@@ -24,14 +25,7 @@ export function ObjectPage({ type: named, namespace, name, query }) {
       ${object?.status?.phase && html` · <b>${visible(object.status.phase, 100)}</b>`}</p>
     ${opened.error.value && html`<p class="error" role="alert">${visible(opened.error.value)}</p>`}
     ${object && html`<div class="columns">
-      <div class="side">
-        <${Stuck} ...${{ object, owned }} />
-        <${Conditions} conditions=${object.status?.conditions} />
-        <${Owners} object=${object} />
-        <${Below} object=${object} />
-        <${Events} object=${object} />
-        <${Changes} changes=${opened.changes.value} secret=${secret} />
-      </div>
+      <${Side} ...${{ object, owned, secret }} changes=${opened.changes.value} />
       ${owned ? html`<${Blame} ...${{ owned, secret }} q=${query.q || ""} manager=${query.m || ""} />`
         : html`<p aria-busy="true">Reading who owns each line…</p>`}
     </div>`}`;
@@ -39,8 +33,21 @@ export function ObjectPage({ type: named, namespace, name, query }) {
 
 const words = { loading: "loading…", live: "live", connecting: "connecting again…", deleted: "deleted", failed: "not live" };
 
-function Stuck({ object, owned }) {
-  const found = findings(object, owned);
+// Side is what is beside the lines.
+function Side({ object, owned, secret, changes }) {
+  const events = eventsOf(object);
+  return html`<div class="side">
+    <${Stuck} ...${{ object, owned }} events=${events.value} />
+    <${Conditions} conditions=${object.status?.conditions} />
+    <${Owners} object=${object} />
+    <${Below} object=${object} />
+    <${Events} events=${events} />
+    <${Changes} ...${{ changes, secret }} />
+  </div>`;
+}
+
+function Stuck({ object, owned, events }) {
+  const found = findings(object, owned, events);
   if (!found.length) return null;
   const serious = found.some((f) => !f.mild);
   return html`<section class=${`stuck${serious ? "" : " mild"}`}>

@@ -1,13 +1,14 @@
-// Why an object is not done: what its metadata and its conditions say. Nothing is guessed: a finding is a field of the
-// object, and who owns it.
+// Why an object is not done: what its metadata, its conditions and its Events say. Nothing is guessed: a finding is a
+// field of the object, and who owns it, or an Event.
 import { age } from "./text.js";
 
 // Conditions whose True is the bad news: Kubernetes' own, and what such types are called by custom.
 const bad = /Pressure|Fail|Unavailable|Remaining|Error|Unreachable|Disrupt|Degraded|Stalled|Reconciling|Deleting|Dangling/;
 const neutral = new Set(["Suspended", "Complete", "SuccessCriteriaMet", "Progressing", "Terminating"]);
 
-// findings returns a list of {what, detail, who}: the most important first.
-export function findings(object, owned) {
+// findings returns a list of {what, detail, who}: the most important first. events are those of the object, the latest
+// first, if they are known.
+export function findings(object, owned, events = []) {
   const { metadata = {}, spec = {}, status = {} } = object;
   const found = [];
   const finalizers = metadata.finalizers || [];
@@ -34,6 +35,8 @@ export function findings(object, owned) {
       detail: c.message, since: c.lastTransitionTime,
     });
   }
+  if (object.kind === "ResourceQuota") found.push(...fullQuotas(status));
+  found.push(...warnings(events));
   if (Number.isInteger(status.observedGeneration) && status.observedGeneration < metadata.generation) {
     found.push({
       what: "Its controller has not seen the last change of the spec",
@@ -45,6 +48,37 @@ export function findings(object, owned) {
       what: `A delete would wait for ${finalizers.length === 1 ? "a finalizer" : `${finalizers.length} finalizers`}`,
       detail: finalizers.join(", "), who: addedBy(owned, finalizers[0]), mild: true,
     });
+  }
+  return found;
+}
+
+// fullQuotas are what a ResourceQuota has no room for any more.
+function fullQuotas({ hard = {}, used = {} }) {
+  return Object.keys(hard).filter((name) => quantity(used[name]) >= quantity(hard[name])).map((name) => ({
+    what: `The quota of ${name} is used up`, detail: `${used[name]} of ${hard[name]}: what needs more is refused.`,
+  }));
+}
+
+const suffixes = { n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
+  Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 };
+
+// quantity is the number of a quantity; NaN if it is none.
+function quantity(text) {
+  const [, number, suffix] = /^([-+.\d]+(?:e[-+]?\d+)?)([a-zA-Z]*)$/.exec(String(text)) || [];
+  return suffix ? Number(number) * (suffixes[suffix] ?? NaN) : Number(number);
+}
+
+const lately = 3600e3; // milliseconds
+
+// warnings are the latest Event of each reason that warns of the object: a quota that is used up, a webhook that fails,
+// an image that there is not.
+function warnings(events) {
+  const seen = new Set();
+  const found = [];
+  for (const e of events) {
+    if (e.type !== "Warning" || Date.now() - Date.parse(e.when) > lately || seen.has(e.reason)) continue;
+    seen.add(e.reason);
+    found.push({ what: `Warning ${e.reason}, ${age(e.when)} ago`, detail: e.message });
   }
   return found;
 }
