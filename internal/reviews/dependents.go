@@ -3,6 +3,7 @@ package reviews
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,12 +18,11 @@ import (
 
 // A DependentsReview lists what goes with an object: its dependents, theirs, and so on, or all that is in a namespace.
 // By lists alone a client would read all objects of all types for that, as their owners are no selector. The store has
-// the owners of each version beside its bytes: looking through 100,000 versions takes some milliseconds, and only those
-// that are found are parsed.
+// an index of dependents, by which garbage is collected, so that the cost is that of the answer.
 //
 //	found(0) = {owner}    found(n+1) = {v : owners(v) ∩ found(n) ≠ ∅}    answer = ⋃ found(1 … mostLevels)
 //
-// A user sees the types that it may list.
+// A user sees the types that it may list. On etcd the answer is as new as what this server has received.
 
 // The limits of a review.
 const (
@@ -40,107 +40,130 @@ type dependentsReview struct {
 	ctx       context.Context
 	rq        *engine.Request
 	namespace string // "": all
-	all       bool   // what is in the namespace, whatever owns it
 
-	found  []object.Value
-	seen   map[string]bool // the UIDs of what has been found
-	hidden []string        // the types that the user may not list
-	full   bool
+	types  map[string]*engine.Resource // by the path of their kinds: those that the user may list
+	hidden []string                    // the types that the user may not list
+
+	found []object.Value
+	seen  map[string]bool // the UIDs of what has been found
+	full  bool
 }
 
 // dependents answers a DependentsReview.
 func (c *Config) dependents(ctx context.Context, rq *engine.Request, spec object.Value) (object.Value, error) {
-	r := &dependentsReview{Config: c, ctx: ctx, rq: rq, namespace: spec.At("namespace").Str(), seen: map[string]bool{}}
+	r := &dependentsReview{Config: c, ctx: ctx, rq: rq, namespace: spec.At("namespace").Str(), seen: map[string]bool{},
+		types: map[string]*engine.Resource{}}
 	owner := spec.At("owner").Str()
-	if r.all = owner == ""; r.all && r.namespace == "" {
+	if owner == "" && r.namespace == "" {
 		return object.Nil, invalid("DependentsReview", field.ErrorList{field.Required(field.NewPath("spec", "owner"),
 			"the UID of an object, or a namespace")})
 	}
-	types, err := r.types()
-	if err != nil {
+	if err := r.readTypes(); err != nil {
 		return object.Nil, err
 	}
-	level := map[string]bool{owner: true}
-	for range mostLevels {
-		next := map[string]bool{}
-		for _, t := range types {
-			if err := r.look(t, level, next); err != nil {
-				return object.Nil, err
-			}
+	var incomplete []string
+	if owner != "" {
+		if r.follow(owner) {
+			incomplete = append(incomplete, fmt.Sprintf("these are %d levels", mostLevels))
 		}
-		if level = next; r.all || len(level) == 0 || r.full {
-			break
+	} else if err := r.readNamespace(); err != nil {
+		return object.Nil, err
+	}
+	if r.full {
+		incomplete = append(incomplete, fmt.Sprintf("these are the first %d", mostDependents))
+	}
+	if n := len(r.hidden); n > 0 {
+		const named = 5
+		text := "you may not list " + strings.Join(r.hidden[:min(named, n)], ", ")
+		if n > named {
+			text += fmt.Sprintf(" and %d more types", n-named)
 		}
+		incomplete = append(incomplete, text)
 	}
 	status := object.Fields("objects", object.ListOf(r.found...))
-	var incomplete []string
-	if len(r.hidden) > 0 {
-		const named = 5
-		some, more := strings.Join(r.hidden[:min(named, len(r.hidden))], ", "), ""
-		if n := len(r.hidden) - named; n > 0 {
-			more = fmt.Sprintf(" and %d more types", n)
-		}
-		incomplete = append(incomplete, "you may not list "+some+more)
-	}
-	switch {
-	case r.full:
-		incomplete = append(incomplete, fmt.Sprintf("these are the first %d", mostDependents))
-	case len(level) > 0 && !r.all:
-		incomplete = append(incomplete, fmt.Sprintf("these are %d levels", mostLevels))
-	}
 	if len(incomplete) > 0 {
 		status = status.With("incomplete", object.Strings(incomplete...))
 	}
 	return status, nil
 }
 
-// types are the types that the user may list, each once, in the version that its group prefers. Of a namespaced owner
+// readTypes finds the types that the user may list, each in the version that its group prefers. Of a namespaced owner
 // all dependents are in its namespace.
-func (r *dependentsReview) types() (all []*engine.Resource, err error) {
+func (r *dependentsReview) readTypes() error {
 	served := r.Types()
-	seen := map[*engine.Kind]bool{}
 	for each := range served.All() {
-		if each.Stored == nil || seen[each.Stored] || r.namespace != "" && !each.Namespaced ||
-			!slices.Contains(each.Verbs, "list") {
+		if each.Stored == nil || r.namespace != "" && !each.Namespaced || !slices.Contains(each.Verbs, "list") {
 			continue
 		}
-		t := each
-		if preferred := served.Named(each.Group, each.Name); preferred != nil {
-			t = preferred
+		t := served.Named(each.Group, each.Name)
+		if t != each || r.types[t.Stored.Path] != nil {
+			continue // another version of it, or another group of the same objects
 		}
-		seen[each.Stored] = true
 		ok, _, err := r.rq.Allowed(r.ctx, access.Attributes{Verb: "list", IsResource: true, Group: t.Group,
 			Version: t.Version, Resource: t.Name, Namespace: r.namespace})
 		switch {
 		case ok:
-			all = append(all, t)
+			r.types[t.Stored.Path] = t
 		case err != nil:
-			return nil, apierr.NewInternal(err)
+			return apierr.NewInternal(err)
 		default:
 			r.hidden = append(r.hidden, t.Type().String())
 		}
 	}
-	return all, nil
+	return nil
 }
 
-// look looks through the objects of a type for those with an owner of a level, and adds their UIDs to the next one.
-func (r *dependentsReview) look(t *engine.Resource, level, next map[string]bool) error {
-	list, err := r.Engine().ListStored(r.ctx, t)
-	if err != nil {
-		return err
-	}
-	for v := range list.Items {
-		if r.namespace != "" && !strings.HasPrefix(v.Key.Name, r.namespace+"/") || r.seen[v.Sidecar.UID] ||
-			!r.all && !slices.ContainsFunc(v.Sidecar.Owners, func(uid string) bool { return level[uid] }) {
-			continue
+// follow finds the dependents of an object, level by level. more says that there are more levels.
+func (r *dependentsReview) follow(owner string) (more bool) {
+	level := []string{owner}
+	for range mostLevels {
+		var next []string
+		for _, uid := range level {
+			r.Engine().Dependents(uid, func(v *engine.Object) bool {
+				if r.add(v) {
+					next = append(next, v.Sidecar.UID)
+				}
+				return !r.full && r.ctx.Err() == nil
+			})
 		}
-		if r.full = len(r.found) == mostDependents; r.full {
-			break
+		if level = next; len(level) == 0 || r.full {
+			return false
 		}
-		r.seen[v.Sidecar.UID], next[v.Sidecar.UID] = true, true
-		r.found = append(r.found, described(t, v))
 	}
-	return list.Err()
+	return true
+}
+
+// readNamespace finds what is in the namespace.
+func (r *dependentsReview) readNamespace() error {
+	for _, path := range slices.Sorted(maps.Keys(r.types)) {
+		list, err := r.Engine().ListStored(r.ctx, r.types[path])
+		if err != nil {
+			return err
+		}
+		for v := range list.Items {
+			if r.add(v); r.full {
+				return nil
+			}
+		}
+		if err := list.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds an object to what has been found, and says whether it is new and the user may see it.
+func (r *dependentsReview) add(v *engine.Object) bool {
+	t := r.types[v.Key.Resource]
+	if t == nil || r.seen[v.Sidecar.UID] || r.namespace != "" && !strings.HasPrefix(v.Key.Name, r.namespace+"/") {
+		return false
+	}
+	if r.full = len(r.found) == mostDependents; r.full {
+		return false
+	}
+	r.seen[v.Sidecar.UID] = true
+	r.found = append(r.found, described(t, v))
+	return true
 }
 
 // described says of an object what a client needs to show it. One that cannot be read has its name alone.
