@@ -90,11 +90,19 @@ func (h *Handler) connect(rs *requestState) error {
 
 // ofAnotherPage says whether a browser opens a WebSocket for a page of another origin, with the client certificate that
 // it sends for any page: such a page could run commands as the user of the browser. With a token, which a page has to
-// know, it may. Watches make the same difference (upgrade); the reference makes none.
+// know, it may. The reference makes no difference.
+//
+// A web interface such as Headlamp sends its users' requests on, with its own certificate and with their Origin. A page
+// cannot set a header of a WebSocket's request, so one with those of a proxy has a proxy's certificate.
 func ofAnotherPage(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || !websocket.IsWebSocketUpgrade(r) {
 		return false
+	}
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
 	}
 	page, err := url.Parse(origin)
 	return err != nil || !strings.EqualFold(page.Host, r.Host)

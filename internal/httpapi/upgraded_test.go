@@ -93,15 +93,20 @@ func TestConnectionsOfOtherPages(t *testing.T) {
 		certificate bool
 		socket      bool
 		want        bool
+		proxy       string // a header of one
 	}{
-		{"https://evil.example", true, true, true},
-		{"https://evil.example", true, false, false}, // a script cannot read the answer, and a preflight is needed
-		{"https://evil.example", false, true, false}, // the page knows the token
-		{"https://API.example", true, true, false},
-		{"https://api.example:444", true, true, true},
-		{"null", true, true, true},
-		{"%", true, true, true},
-		{"", true, true, false},
+		{"https://evil.example", true, true, true, ""},
+		{"https://evil.example", true, true, false, "X-Forwarded-For"}, // the certificate is the proxy's
+		{"https://evil.example", true, true, false, "Forwarded"},
+		{"https://evil.example", true, true, false, "Via"},
+		{"https://evil.example", true, true, true, "X-Forwarded-Host"},
+		{"https://evil.example", true, false, false, ""}, // a script cannot read the answer, and a preflight is needed
+		{"https://evil.example", false, true, false, ""}, // the page knows the token
+		{"https://API.example", true, true, false, ""},
+		{"https://api.example:444", true, true, true, ""},
+		{"null", true, true, true, ""},
+		{"%", true, true, true, ""},
+		{"", true, true, false, ""},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "https://api.example/api/v1/namespaces/a/pods/p/exec", nil)
 		r.TLS = &tls.ConnectionState{}
@@ -110,6 +115,9 @@ func TestConnectionsOfOtherPages(t *testing.T) {
 		}
 		if c.origin != "" {
 			r.Header.Set("Origin", c.origin)
+		}
+		if c.proxy != "" {
+			r.Header.Set(c.proxy, "192.0.2.1")
 		}
 		if c.socket {
 			r.Header.Set("Connection", "Upgrade")

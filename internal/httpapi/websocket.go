@@ -34,11 +34,7 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		Error: func(_ http.ResponseWriter, _ *http.Request, code int, reason error) {
 			status, why = code, reason.Error()
 		},
-	}
-	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
-		// A page of another origin cannot authenticate without a token, which its script must know. A browser sends a
-		// client certificate for any page, so with a certificate the Upgrader's own check of the origin applies.
-		u.CheckOrigin = func(*http.Request) bool { return true }
+		CheckOrigin: func(r *http.Request) bool { return !ofAnotherPage(r) },
 	}
 	socket, err := u.Upgrade(rs, rs.r, nil)
 	switch {
