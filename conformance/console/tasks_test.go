@@ -116,7 +116,8 @@ func TestTasks(t *testing.T) {
 		b.sees("customresourcedefinitions")
 		began := time.Now()
 		task.console(b)
-		t.Logf("%s %d keys, answered %s after the first one", task.question, b.pressed, time.Since(began).Round(time.Millisecond))
+		t.Logf("%s %d keys, answered %s after the first one", task.question, b.pressed,
+			time.Since(began).Round(time.Millisecond))
 		typed, lines := 0, 0
 		var printed string
 		for i, command := range task.kubectl {
