@@ -219,8 +219,11 @@ func TestWhoMayFinishASignIn(t *testing.T) {
 			w.answer = strings.Replace(w.answer, "{", `{"iss":"`+evil.URL+`",`, 1)
 		}, 401},
 		"a token that is not accepted": {func(*way) { b.gone["ann"] = true }, 401},
-		"a token that is too large": {func(*way) {
-			i.SignIns(issuertest.Client{ID: "me", Change: func(c issuertest.Claims) { c["x"] = strings.Repeat("x", mostBytes) }})
+		"a token that is too large": {func(w *way) {
+			i.SignIns(issuertest.Client{ID: "me", Redirects: []string{"https://"},
+				Change: func(c issuertest.Claims) { c["x"] = strings.Repeat("x", mostBytes) }})
+			*w = *b.begin(i, here, "/console/")
+			w.logIn(i, "ann", "allow")
 		}, 401},
 	} {
 		if code := finished(row.do); code != row.code {
@@ -373,10 +376,13 @@ func TestSignInsAreBounded(t *testing.T) {
 		t.Errorf("%d sign-ins are kept that are over", n)
 	}
 
-	arrived, release := make(chan struct{}), make(chan struct{})
+	arrived, release := make(chan struct{}, mostExchanges+1), make(chan struct{})
 	i.Handle(issuertest.TokenPath, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
-		<-release
+		select {
+		case <-release:
+		case <-t.Context().Done(): // the test has failed
+		}
 		http.Error(w, "no", http.StatusServiceUnavailable)
 	})
 	var waiting []*way
@@ -385,16 +391,29 @@ func TestSignInsAreBounded(t *testing.T) {
 		w.logIn(i, "ann", "allow")
 		waiting = append(waiting, w)
 	}
-	codes := make(chan int)
+	codes := make(chan int, len(waiting))
 	for _, w := range waiting[1:] {
 		go func() {
 			code, _, _ := b.finish(w)
 			codes <- code
 		}()
-		<-arrived
+		select {
+		case <-arrived:
+		case code := <-codes:
+			t.Fatalf("one of those that may wait: %d", code)
+		}
 	}
-	if code, _, _ := b.finish(waiting[0]); code != 429 {
-		t.Errorf("one more: %d", code)
+	go func() {
+		code, _, _ := b.finish(waiting[0])
+		codes <- code
+	}()
+	select {
+	case code := <-codes:
+		if code != 429 {
+			t.Errorf("one more: %d", code)
+		}
+	case <-arrived:
+		t.Fatal("one more waits for the issuer")
 	}
 	close(release)
 	for range mostExchanges {

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,7 +40,8 @@ func TestConsoleSignInAtIssuer(t *testing.T) {
 		"userValidationRules": [{"expression": "user.username != 'oidc:eve'", "message": "not eve"}]}]}`, i.URL, ca))
 	var log lines
 	s, _ := serveConsole(t, func(c *Config) {
-		c.AuthenticationConfig, c.ConsoleSecrets, c.Logger = config, []string{i.URL + "=" + secret}, log.logger()
+		c.AuthenticationConfig, c.ConsoleSecrets = config, []string{i.URL + "=" + secret}
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	p := openPage(t, s)
 	if text := p.wants(200, http.MethodGet, "/console/oidc", ""); !strings.Contains(text, i.URL) ||
@@ -60,6 +62,9 @@ func TestConsoleSignInAtIssuer(t *testing.T) {
 		back := i.LogIn(to.Location, user, "allow")
 		q := back.Query()
 		secrets = append(secrets, q.Get("code"), q.Get("state"))
+		p.site = "cross-site"
+		p.wants(200, http.MethodGet, back.RequestURI(), "") // as the issuer has the browser do
+		p.site = "same-origin"
 		return p.wants(code, http.MethodPost, back.EscapedPath(), fmt.Sprintf(`{"code":%q,"state":%q}`, q.Get("code"),
 			q.Get("state")))
 	}

@@ -20,8 +20,13 @@ const redirect = "https://console.example/back"
 // atIssuer returns a Reloader for an issuer at which users sign in, after its discovery.
 func atIssuer(t *testing.T, i *issuertest.Issuer, config Config) *Reloader {
 	t.Helper()
-	c := parsed(t, configuration(i, bySub, ""))
-	r, err := NewReloader(c, nil, nil, config, Reloads{})
+	return found(t, configuration(i, bySub, ""), config)
+}
+
+// found returns a Reloader for a configuration, after the discovery of its issuers.
+func found(t *testing.T, text string, config Config) *Reloader {
+	t.Helper()
+	r, err := NewReloader(parsed(t, text), nil, nil, config, Reloads{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,17 +133,8 @@ func TestSignInIsForTheFirstAudience(t *testing.T) {
 	i := issuertest.Start(t)
 	client := issuertest.Client{ID: "me", Redirects: []string{redirect}}
 	i.SignIns(client)
-	c := parsed(t, strings.Replace(configuration(i, bySub, ""), "audiences: [me]",
-		"audiences: [me, you]\n    audienceMatchPolicy: MatchAny", 1))
-	r, err := NewReloader(c, nil, nil, quiet(), Reloads{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.current.Load().Close)
-	r.current.Load().Start()
-	if err := r.Healthy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r := found(t, strings.Replace(configuration(i, bySub, ""), "audiences: [me]",
+		"audiences: [me, you]\n    audienceMatchPolicy: MatchAny", 1), quiet())
 	s, answer := begun(t, r, i, "allow")
 	if _, err := r.Finish(t.Context(), s, answer); err != nil {
 		t.Error(err)
@@ -255,16 +251,7 @@ func TestScopes(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":"https://a/?x=1","token_endpoint":"https://t",
 				"scopes_supported":%s}`, i.URL, i.URL+issuertest.KeysPath, row.supported) // the client is part of the test
 		})
-		c := parsed(t, configuration(i, row.mappings, ""))
-		r, err := NewReloader(c, nil, nil, quiet(), Reloads{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(r.current.Load().Close)
-		r.current.Load().Start()
-		if err := r.Healthy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r := found(t, configuration(i, row.mappings, ""), quiet())
 		s, address, err := r.Begin(i.URL, redirect)
 		if err != nil {
 			t.Fatal(err)
