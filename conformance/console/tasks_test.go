@@ -35,6 +35,20 @@ type task struct {
 type counted struct {
 	*tab
 	pressed int
+	clicked int
+}
+
+func (c *counted) click(selector, text string) {
+	c.t.Helper()
+	c.clicked++
+	c.tab.click(selector, text)
+}
+
+// press presses a key with Ctrl, which are two keys.
+func (c *counted) press(key string) {
+	c.t.Helper()
+	c.pressed += 2
+	c.tab.press(key)
 }
 
 func (c *counted) keys(keys string) {
@@ -90,6 +104,20 @@ func tasks(t *testing.T, server *harness.Server) []task {
 			b.wait(`document.querySelector(".stuck")?.innerText.includes("Finalizer example.com/held") &&
 				document.querySelector(".stuck").innerText.includes("set by operator")`)
 		}, []string{`kubectl get cm held -n stays -o yaml --show-managed-fields`}, nil, "manager: operator"},
+		{"Resolve a conflict: Helm has set the replicas that kubectl is to set", func(b *counted) {
+			b.open("d", "web")
+			b.keys("e")
+			b.editorReady("replicas: 1")
+			b.wait(inEditor + `(".cm-content").ownerDocument.activeElement.matches(".editor")`)
+			b.press(kb.Home)
+			b.keys(strings.Repeat(kb.ArrowDown, 9) + kb.End + kb.Backspace + "3")
+			b.wait(inEditor + `(".cm-content").innerText.includes("replicas: 3")`)
+			b.press(kb.Enter)
+			b.click(".ways button", "Take over")
+			b.click("button.apply", "Apply")
+			b.wait(`location.search === "" && document.querySelector(".lines")?.textContent.includes("replicas: 3")`)
+		}, []string{`kubectl get deploy web -o yaml > web.yaml`, `sed -i 's/replicas: 1/replicas: 3/' web.yaml`,
+			`kubectl apply --server-side --field-manager=ops -f web.yaml --force-conflicts`}, nil, "serverside-applied"},
 	}
 }
 
@@ -109,7 +137,7 @@ func TestTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| | console: keys | seconds | `kubectl`: keys | lines to read |\n|---|---|---|---|---|\n")
+	table.WriteString("| | console: keys | clicks | seconds | `kubectl`: keys | seconds | lines to read |\n|---|---|---|---|---|---|---|\n")
 	for _, task := range tasks(t, server) {
 		b := &counted{tab: open(t, server)}
 		b.signIn()
@@ -131,7 +159,8 @@ func TestTasks(t *testing.T) {
 		if !strings.Contains(printed, task.answer) {
 			t.Errorf("%s %q does not print %q:\n%s", task.question, task.kubectl, task.answer, printed)
 		}
-		fmt.Fprintf(&table, "| %s | %d | %.1f | %d | %d |\n", task.question, b.pressed, 0.2*float64(b.pressed), typed, lines)
+		fmt.Fprintf(&table, "| %s | %d | %d | %.1f | %d | %.1f | %d |\n", task.question, b.pressed, b.clicked,
+			0.2*float64(b.pressed)+1.1*float64(b.clicked), typed, 0.2*float64(typed), lines)
 	}
 	compareTasks(t, table.String())
 }
@@ -148,6 +177,7 @@ func prepareTasks(t *testing.T, server *harness.Server) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: big\ndata:\n"
 	apply(t, server, configMaps+"/big", "bulk", head+data.String())
 	apply(t, server, configMaps+"/big", "needle", head+"  key-137: sharp\n")
+	apply(t, server, deployments+"/web", "helm", deployment)
 	for i := range 20 {
 		create(t, server, configMaps, configMap(fmt.Sprintf("other-%02d", i)))
 	}

@@ -56,6 +56,9 @@ func (e *Engine) Intent(ctx context.Context, rq *Request, body object.Parsed) (o
 	if err != nil {
 		return object.Nil, err
 	}
+	if err := rq.met(n.revision()); err != nil {
+		return object.Nil, err
+	}
 	if n.live == nil {
 		if edited.At("metadata", "uid").Str() != "" { // it has been deleted meanwhile
 			return object.Nil, rq.notFound()

@@ -90,6 +90,10 @@ func testOwnershipOfWrites(t *testing.T, s *server) {
 	if a := apply("me", dry+"&ownership=intent", edit(version, `{"a":"2"}`)); a.code != 409 {
 		t.Errorf("an edit of an older version: %d %s", a.code, a.body)
 	}
+	if a := s.do("PATCH", configMaps+"/a?fieldManager=me"+dry+"&ownership=intent", edit("", "{}"), "Content-Type",
+		"application/apply-patch+yaml", "If-Match", version); a.code != 412 {
+		t.Errorf("an edit of an older version, by If-Match: %d %s", a.code, a.body)
+	}
 	const gone = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"gone","uid":"x"},"data":{}}`
 	if a := s.do("PATCH", configMaps+"/gone?fieldManager=me&dryRun=All&ownership=intent", gone,
 		"Content-Type", "application/apply-patch+yaml"); a.code != 404 {

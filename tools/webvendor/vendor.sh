@@ -11,6 +11,12 @@ trap 'rm -rf "$work"' EXIT
 rm -rf "$out"
 mkdir -p "$out"
 grep -v '^#' "$here/packages.txt" >"$work/list"
+# A script of sed that rewrites the import of each package. preact/hooks is a file of preact.
+while read -r package _ _ from to; do
+	case $from in hooks/*) package=$package/hooks ;; esac
+	printf "s#%s *['\"]%s['\"]#%s\"./%s\"#g\n" '\(from\|import\)' "$package" '\1' "$to"
+done <"$work/list" >"$work/imports"
+echo 's,//# sourceMappingURL=.*,,' >>"$work/imports"
 while read -r package version integrity from to; do
 	archive=$(cd "$work" && npm pack --silent "$package@$version")
 	got=sha512-$(openssl dgst -sha512 -binary "$work/$archive" | openssl base64 -A)
@@ -20,9 +26,7 @@ while read -r package version integrity from to; do
 	fi
 	rm -rf "$work/package"
 	tar xzf "$work/$archive" -C "$work"
-	sed -e 's#from *"preact"#from"./preact.js"#g' -e 's#from *"preact/hooks"#from"./preact-hooks.js"#g' \
-		-e 's#from *"@preact/signals-core"#from"./signals-core.js"#g' -e "s,//# sourceMappingURL=.*,," \
-		"$work/package/$from" >"$out/$to"
+	sed -f "$work/imports" "$work/package/$from" >"$out/$to"
 	cp "$work/package/LICENSE" "$out/LICENSE.$(echo "$package" | tr -d @ | tr / -).txt"
 done <"$work/list"
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS.txt)

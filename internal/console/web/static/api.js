@@ -103,13 +103,13 @@ export const asDiscovery = `${json};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscov
 
 // request sends a request, a GET unless it has another method, and returns the response, whose body may be a stream. A
 // session that has ended shows the sign-in.
-export async function request(path, query = {}, { accept = json, abort, method = "GET", body, contentType } = {}) {
+export async function request(path, query = {}, { accept = json, abort, method = "GET", body, contentType, headers } = {}) {
   const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
   const search = new URLSearchParams(pairs).toString();
   const key = session.value?.key || "";
   const response = await fetch(`/console/api${path}${search && "?" + search}`, {
     method,
-    headers: { Accept: accept, "X-Plinth-Console": key, ...(contentType && { "Content-Type": contentType }) },
+    headers: { Accept: accept, "X-Plinth-Console": key, ...(contentType && { "Content-Type": contentType }), ...headers },
     body,
     signal: abort,
   });

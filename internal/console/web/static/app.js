@@ -13,6 +13,7 @@ import { TypesPage } from "./typespage.js";
 
 const AccessPage = later(async () => (await import("./accesspage.js")).AccessPage);
 const ExpressionsPage = later(async () => (await import("./expressionspage.js")).ExpressionsPage);
+const EditPage = later(async () => (await import("./editpage.js")).EditPage);
 const HealthPage = later(async () => (await import("./healthpage.js")).HealthPage);
 
 export function App() {
@@ -59,6 +60,7 @@ function Page() {
   if (page === "access") return html`<${AccessPage} />`;
   if (page === "expressions") return html`<${ExpressionsPage} />`;
   const id = [type.group, type.version, type.resource, namespace, name].join("/");
+  if (page === "edit") return html`<${EditPage} key=${`edit/${id}`} ...${{ type, namespace, name, query }} />`;
   if (page === "object") return html`<${ObjectPage} key=${id} ...${{ type, namespace, name, query }} />`;
   return html`<${ListPage} key=${id} ...${{ type, query }} />`;
 }
@@ -105,7 +107,7 @@ function SignIn() {
 
 const keys = [
   ["/", "search or filter"], ["g, then a letter", "go to a page"], ["j k ↓ ↑", "next, previous row or line"],
-  ["Enter", "open the row; show the owners of the line"], ["n N", "next, previous line that is found"],
+  ["Enter", "open the row; show the owners of the line"], ["n N", "next, previous line that is found"], ["e", "edit the object; in a list, a new one"],
   ["Esc", "leave the field; back"], ["?", "this help"],
 ];
 

@@ -1,6 +1,6 @@
 // The keyboard: keys of the whole page, and which element has the focus.
 import { signal } from "./html.js";
-import { go, listURL, route } from "./route.js";
+import { editURL, go, listURL, route } from "./route.js";
 
 export const helpShown = signal(false);
 
@@ -24,12 +24,12 @@ export const destinations = [
 let leader = false; // g was pressed, and its letter is to come
 
 // typing says whether the keys are for a field.
-const typing = (event) => event.target.closest?.("input, textarea, select");
+const typing = (event) => event.target.closest?.("input, textarea, select, [data-typing]");
 
 export function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (typing(event)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape" && !event.target.closest("[data-typing]")) event.target.blur();
     return;
   }
   const afterG = leader;
@@ -38,6 +38,7 @@ export function onKey(event) {
     const found = destinations.find(([letter]) => letter === event.key);
     if (found) go(found[2]);
   } else if (event.key === "g") leader = true;
+  else if (event.key === "e" && ["object", "list"].includes(route.value.page)) go(editURL(location.href));
   else if (event.key === "?") helpShown.value = !helpShown.value;
   else if (event.key === "/") {
     const field = document.querySelector("[data-search]");

@@ -4,7 +4,7 @@ import { known } from "./discovery.js";
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { step } from "./keys.js";
 import { List } from "./list.js";
-import { go, objectURL, setQuery } from "./route.js";
+import { editURL, go, listURL, objectURL, setQuery } from "./route.js";
 import { age, visible } from "./text.js";
 
 const rowHeight = 28;
@@ -25,7 +25,8 @@ export function ListPage({ type: named, query }) {
     <h1>${visible(type.resource)} <small>${type.group || "core"}/${type.version}</small></h1>
     <${Selectors} ...${{ type, ns, l, f, q }} />
     <p class="status" role="status" data-state=${list.state.value}>${count} ${list.size === 1 ? "object" : "objects"} ·
-      ${" "}${words[list.state.value]}</p>
+      ${" "}${words[list.state.value]}
+      ${type.verbs?.includes("patch") && html` · <a href=${editURL(listURL(type, { ns }))}>New</a>`}</p>
     ${list.error.value && html`<p class="error" role="alert">${visible(list.error.value)}</p>`}
     <${Rows} ...${{ type, list, sorted: s, namespaces: type.namespaced && !ns }} />`;
 }

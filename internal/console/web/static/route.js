@@ -3,6 +3,7 @@
 //	/console/                                                types
 //	/console/r/GROUP/VERSION/RESOURCE?ns&l&f&q&s             a list: namespace, selectors, filter, sorted column
 //	/console/r/GROUP/VERSION/RESOURCE/NAMESPACE/NAME?q&m     an object: text that is searched, manager that is picked
+//	either of them, with ?edit&fm                            editing it, or a new object, as a manager
 //	/console/access, /console/expressions, /console/health   with their questions in the query
 //
 // The core group is "core"; the namespace of a cluster-scoped object is "-".
@@ -21,8 +22,8 @@ function parse({ pathname, search }) {
   }
   const [, group, version, resource, namespace, name] = parts;
   const type = { group: group === "core" ? "" : group, version, resource };
-  if (!name) return { page: "list", type, query };
-  return { page: "object", type, namespace: namespace === "-" ? "" : namespace, name, query };
+  if (!name) return { page: "edit" in query ? "edit" : "list", type, query };
+  return { page: "edit" in query ? "edit" : "object", type, namespace: namespace === "-" ? "" : namespace, name, query };
 }
 
 // decode reads a part of an address, which anybody may have written.
@@ -42,6 +43,13 @@ export function listURL(type, query = {}) {
 
 export function objectURL(type, namespace, name) {
   return `${listURL(type)}/${encodeURIComponent(namespace || "-")}/${encodeURIComponent(name)}`;
+}
+
+// editURL is where the object of an address is edited, or a new one of a list is written.
+export function editURL(address) {
+  const url = new URL(address, location);
+  const namespace = url.searchParams.get("ns");
+  return `${url.pathname}?edit${namespace ? `&ns=${encodeURIComponent(namespace)}` : ""}`;
 }
 
 export function go(url, { push = true } = {}) {
