@@ -24,7 +24,7 @@ HOMEPAGE :=
 UNLICENSED :=
 PLATFORMS :=
 
-.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module site links clean
+.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module site links pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ fuzz-list:
 
 module: ## give the module another path, here and in all that names it: make module MODULE=example.com/plinth
 	cd tools && go run ./module .. "$(MODULE)"
+
+pictures: ## write README's pictures of the console to docs/images, with a browser
+	cd conformance && go test ./console -run TestReadmePictures -args -readme $(CURDIR)/docs/images
 
 site: ## write the site of all Markdown, with search, to bin/site; open bin/site/index.html
 	cd tools/site && go tool hugo --destination "$(CURDIR)/bin/site" --cleanDestinationDir --noBuildLock --panicOnWarning
