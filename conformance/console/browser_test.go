@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -79,8 +80,9 @@ type tab struct {
 	ctx    context.Context
 	server *harness.Server
 
-	mu    sync.Mutex
-	wrong []string // errors in the browser's console, exceptions, dialogs
+	mu      sync.Mutex
+	wrong   []string // errors in the browser's console, exceptions, dialogs
+	numbers int      // the last one of next
 }
 
 // open starts a browser for a test. When the test ends it fails if anything has gone wrong in the page.
@@ -268,18 +270,13 @@ func (b *tab) picture(name string) {
 	if err := os.MkdirAll(*pictures, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	for _, theme := range []string{"light", "dark"} {
-		for _, width := range []int64{1440, 320} {
-			b.run(chromedp.EmulateViewport(width, 900), chromedp.Evaluate[chromedp.Void](
-				fmt.Sprintf("document.documentElement.dataset.theme = %q", theme)))
-			png := result(b, chromedp.CaptureScreenshot())
-			file := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, theme, width))
-			if err := os.WriteFile(file, png, 0o644); err != nil {
-				b.t.Fatal(err)
-			}
+	b.forms(func(theme string, width int64) {
+		png := result(b, chromedp.CaptureScreenshot())
+		file := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, theme, width))
+		if err := os.WriteFile(file, png, 0o644); err != nil {
+			b.t.Fatal(err)
 		}
-	}
-	b.run(chromedp.EmulateViewport(1440, 900))
+	})
 }
 
 // api sends a request to the API, as the administrator, and returns the body of the answer.
@@ -315,4 +312,14 @@ func create(t testing.TB, server *harness.Server, path, body string) string {
 func apply(t testing.TB, server *harness.Server, path, manager, body string) {
 	t.Helper()
 	api(t, server, http.MethodPatch, path+"?fieldManager="+manager, "application/apply-patch+yaml", body)
+}
+
+// uidOf is the UID of an object of JSON.
+func uidOf(t testing.TB, text string) string {
+	t.Helper()
+	var object struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object.Metadata.UID
 }

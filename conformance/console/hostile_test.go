@@ -94,15 +94,12 @@ func writeHostile(t *testing.T, server *harness.Server) []hostilePage {
 		api(t, server, http.MethodPatch, configMaps+"/hostile?fieldManager="+url.QueryEscape(p),
 			"application/merge-patch+json", jsonOf(map[string]any{"data": map[string]string{fmt.Sprint("of-", i): p}}))
 	}
-	var object struct{ Metadata struct{ UID string } }
-	if err := json.Unmarshal([]byte(made), &object); err != nil {
-		t.Fatal(err)
-	}
+	uid := uidOf(t, made)
 	for i, p := range payloads {
 		create(t, server, "/api/v1/namespaces/default/events", jsonOf(map[string]any{"apiVersion": "v1", "kind": "Event",
 			"metadata": map[string]any{"name": fmt.Sprint("event-", i)}, "reason": p, "message": p, "type": p[:4],
 			"source": map[string]string{"component": p}, "involvedObject": map[string]string{"kind": "ConfigMap",
-				"namespace": "default", "name": "hostile", "uid": object.Metadata.UID}}))
+				"namespace": "default", "name": "hostile", "uid": uid}}))
 	}
 	definition := map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]string{"name": "things.example.com"}, "spec": map[string]any{"group": "example.com",

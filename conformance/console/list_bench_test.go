@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"plinth/conformance/internal/harness"
@@ -42,10 +41,7 @@ func BenchmarkList(b *testing.B) {
 				box.scrollTop = box.scrollHeight * frames.length / 300;
 			};
 			requestAnimationFrame(next);
-		})`, func(p *runtime.EvaluateParams) {
-			yes := true
-			p.AwaitPromise = &yes
-		}))
+		})`, awaited))
 		longest := 0.0
 		for _, f := range frames {
 			longest = max(longest, f)

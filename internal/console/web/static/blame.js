@@ -90,7 +90,8 @@ export function Blame({ owned, secret, q, manager }) {
         ${shown ? "Hide the data" : "Show the data"}</button>`}
     </form>
     <${Detail} line=${lines[current]} managers=${managers} />
-    <div class="lines" ref=${box} role="listbox" aria-label="Lines">${lines.map((l, i) => html`<${Line} key=${i}
+    <div class=${picked >= 0 ? "lines picked" : "lines"} ref=${box} role="listbox" aria-label="Lines">
+      ${lines.map((l, i) => html`<${Line} key=${i}
       ...${{ l, i, managers }} first=${!sameOwners(l, lines[i - 1])} chosen=${i === current} found=${found.has(i)}
       dim=${(picked >= 0 && !l.all.includes(picked))} onPick=${() => pick(i)} />`)}</div>
   </section>`;

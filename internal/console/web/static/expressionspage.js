@@ -110,8 +110,8 @@ function Results({ query, expressions, variables }) {
   const { objects = [], cost, costLimit, incomplete } = value.status;
   const untrue = (o) => o.results.some((r) => r.error || r.value === false);
   const sorted = objects.toSorted((a, b) => untrue(b) - untrue(a));
-  return html`<section><h2 role="status">${objects.length} ${objects.length === 1 ? "object" : "objects"},
-      ${" "}${objects.filter(untrue).length} of them not true</h2>
+  return html`<section><h2><span role="status">${objects.length} ${objects.length === 1 ? "object" : "objects"},
+      ${" "}${objects.filter(untrue).length} of them not true</span></h2>
     <p class="faint">Cost ${cost.toLocaleString("en")} of ${costLimit.toLocaleString("en")}.
       ${incomplete && html` <b>Not all was evaluated: ${visible(incomplete, 300)}</b>`}</p>
     <div class="scroll" tabindex="0" role="region" aria-label="Results"><table><thead><tr><th scope="col">Object</th>

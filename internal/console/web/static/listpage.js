@@ -28,7 +28,8 @@ export function ListPage({ type: named, query }) {
       ${" "}${words[list.state.value]}
       ${type.verbs?.includes("patch") && html` · <a href=${editURL(listURL(type, { ns }))}>New</a>`}</p>
     ${list.error.value && html`<p class="error" role="alert">${visible(list.error.value)}</p>`}
-    <${Rows} ...${{ type, list, sorted: s, namespaces: type.namespaced && !ns }} />`;
+    ${list.columns.length > 0 && html`<${Rows} ...${{ type, list, sorted: s }}
+      namespaces=${type.namespaced && !ns} />`}`;
 }
 
 const words = { loading: "loading…", live: "live", connecting: "connecting again…", failed: "not live" };
@@ -103,7 +104,8 @@ function Rows({ type, list, sorted, namespaces }) {
   const widths = all.map((c) => (c.name === "Name" ? "minmax(14rem, 3fr)" : c.i < 0 ? "minmax(8rem, 1.2fr)" : "minmax(6rem, 1fr)"));
   const grid = { gridTemplateColumns: widths.join(" "), minWidth: `${all.length * 7 + 7}rem` };
   return html`<div class="rows" ref=${box} onScroll=${look} onKeyDown=${move} tabindex="0" role="grid"
-    aria-label=${type.resource} aria-rowcount=${list.shown.length + 1} aria-activedescendant=${`row-${current}`}>
+    aria-label=${type.resource} aria-rowcount=${list.shown.length + 1}
+    aria-activedescendant=${rows[current - first] ? `row-${current}` : undefined}>
     <div class="row head" role="row" aria-rowindex="1" style=${grid}>${all.map((c) => html`<${Head} key=${c.name}
       column=${c} sorted=${sorted} />`)}</div>
     <div class="space" role="rowgroup" style=${{ height: `${list.shown.length * rowHeight}px`, minWidth: grid.minWidth }}>
