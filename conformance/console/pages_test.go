@@ -37,7 +37,8 @@ var pageCases = []pageCase{
 	{name: "object", path: "r/core/v1/configmaps/default/page", shown: live + " && " + hasText("key-199: value-199")},
 	{name: "object-picked", path: "r/core/v1/configmaps/default/page?q=key-19&m=needle+Apply",
 		shown: live + ` && document.querySelector(".line.dim") && document.querySelector(".line.found")`},
-	{name: "object-changed", path: "r/core/v1/configmaps/default/page", shown: live + ` && document.querySelector(".lines")`,
+	{name: "object-changed", path: "r/core/v1/configmaps/default/page",
+		shown: live + ` && document.querySelector(".lines")`,
 		then: func(b *tab) {
 			api(b.t, b.server, http.MethodPatch, configMaps+"/page", "application/merge-patch+json",
 				fmt.Sprintf(`{"data":{"changed":"%s"}}`, b.next()))
@@ -45,9 +46,11 @@ var pageCases = []pageCase{
 		}},
 	{name: "object-status", path: "r/core/v1/pods/default/page-pod", shown: live + " && " + hasText("Unschedulable") +
 		` && document.querySelector(".events .warning") && document.querySelector(".tree")`},
-	{name: "object-held", path: "r/core/v1/configmaps/stuck/held", shown: live + " && " + hasText("Finalizer example.com/held")},
+	{name: "object-held", path: "r/core/v1/configmaps/stuck/held",
+		shown: live + " && " + hasText("Finalizer example.com/held")},
 	{name: "object-missing", path: "r/core/v1/configmaps/default/none", shown: alert},
-	{name: "object-deleted", path: "r/core/v1/configmaps/default/page", shown: live + ` && document.querySelector(".lines")`,
+	{name: "object-deleted", path: "r/core/v1/configmaps/default/page",
+		shown: live + ` && document.querySelector(".lines")`,
 		then: func(b *tab) {
 			api(b.t, b.server, http.MethodDelete, configMaps+"/page", "application/json", "")
 			b.wait(`document.querySelector("[data-state=deleted]")`)
