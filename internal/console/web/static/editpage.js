@@ -1,15 +1,15 @@
 // The page on which an object is edited, or a new one is written: the text, what applying it would do, and the ways out
 // of conflicts.
-import { create, get, pathOf } from "./api.js";
+import { create, get, pathOf, session } from "./api.js";
 import { isSecretPath } from "./blame.js";
 import { known } from "./discovery.js";
 import { Editor } from "./editor.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { effect, html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { merge } from "./lines3.js";
 import { valueAt } from "./paths.js";
 import { changes, intentOf, isStale, resolved, staying, tryOut, write } from "./preview.js";
 import { go, listURL, objectURL, setQuery } from "./route.js";
-import { parseLine, pathOf as keysOf, Schema } from "./schema.js";
+import { lineOf, parseLine, pathOf as keysOf, Schema } from "./schema.js";
 import { visible } from "./text.js";
 
 const usual = "plinth-console"; // the manager's name
@@ -35,13 +35,22 @@ function nameIn(text, member = "name") {
   return "";
 }
 
+// drafts are the edits of pages that were left without an apply, {base, text}, by the paths of the objects. They are in
+// memory alone, and of one user.
+const drafts = new Map();
+effect(() => {
+  if (!session.value) drafts.clear();
+});
+
 export function EditPage({ type: named, namespace, name, query }) {
   const type = known(named);
   const secret = type.resource === "secrets" && type.group === "";
   const manager = query.fm || usual;
   const [base, setBase] = useState(null); // {text, owned, object, version}: what the edit began with
   const [text, setText] = useState(null); // of the editor when it was last set
-  const edited = useRef("");
+  const edited = useRef(""), begun = useRef(null); // begun is base, for when the page is left; null: it is applied
+  const [resumed, setResumed] = useState(false); // the text is a draft
+  const [mine, setMine] = useState(null); // the text that could not be put on a new version
   const [schema, setSchema] = useState(null);
   const [state, setState] = useState({}); // {error, stale, busy, preview}
   const [shown, setShown] = useState(!secret || !name);
@@ -57,62 +66,73 @@ export function EditPage({ type: named, namespace, name, query }) {
     edited.current = value;
     setText(value);
   };
+  const begin = (b, value = b.text) => {
+    setBase((begun.current = b));
+    set(value);
+  };
+  const draft = `${pathOf(type, namespace, name)} ${query.ns || ""}`;
+  const fromServer = async (abort) => begin(name ? await read(abort)
+    : { text: fresh(type, query.ns), owned: null, object: {}, version: "" });
   useEffect(() => {
     document.title = `${name ? `Edit ${name}` : `New ${type.kind}`} — Plinth`;
     const abort = new AbortController();
     const fail = (e) => abort.signal.aborted || setState({ error: e });
-    if (name) read(abort.signal).then((b) => (setBase(b), set(b.text)), fail);
-    else {
-      setBase({ text: "", owned: null, object: {}, version: "" });
-      set(fresh(type, query.ns));
-    }
+    const left = drafts.get(draft);
+    drafts.delete(draft);
+    if (left) {
+      begin(left.base, left.text);
+      setResumed(true);
+    } else fromServer(abort.signal).catch(fail);
     Schema.load(type, abort.signal).then(setSchema, () => {}); // without it there is no completion
     create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
       apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview",
       spec: { resourceAttributes: { verb: "patch", group: type.group, version: type.version, resource: type.resource, namespace, name } },
     }, { abort: abort.signal }).then((r) => setMay(r.status.allowed ? "" : "You may not change this: the server will refuse it."), () => {});
-    return () => abort.abort();
+    return () => {
+      abort.abort();
+      const b = begun.current;
+      if (session.value && b && edited.current !== b.text) drafts.set(draft, { base: b, text: edited.current });
+    };
   }, []);
 
-  // run does one step of a preview, and shows its error where it belongs.
+  // run does one step of a preview, and shows its error where it belongs. A preview of a text that has been changed since
+  // is not shown: what is applied is what one sees.
   const run = async (step) => {
     setState((s) => ({ ...s, busy: true, error: null, stale: false }));
     try {
-      setState({ preview: await step() });
+      const made = await step();
+      setState(made && made.text === edited.current ? { preview: made } : {});
     } catch (e) {
       setState({ error: e, stale: isStale(e) });
     }
   };
-  const tried = async (intent, choices) => {
+  const tried = async (of, intent, choices) => {
     const what = resolved(intent, base.object, choices);
     const result = await tryOut(path(), manager, what, base.version);
-    return { text: edited.current, intent, choices, what, ...result };
+    return { text: of, intent, choices, what, ...result };
   };
   const preview = () => run(async () => {
     if (!name && !nameIn(edited.current)) throw new Error("metadata.name is missing.");
-    return tried(await intentOf(path(), manager, edited.current, base.version), new Map());
+    const of = edited.current;
+    return tried(of, await intentOf(path(), manager, of, base.version), new Map());
   });
   const choose = (p, some) => {
     const choices = new Map([...p.choices, ...some]);
-    if (p.conflicts.every((c) => choices.has(c.field))) run(() => tried(p.intent, choices));
+    if (p.conflicts.every((c) => choices.has(c.field))) run(() => tried(p.text, p.intent, choices));
     else setState({ preview: { ...p, choices } });
   };
   const save = (p) => run(async () => {
     await write(path(), manager, p.what, base.version);
+    begun.current = null;
     go(objectURL(type, type.namespaced ? namespace || nameIn(p.text, "namespace") || "default" : "", name || nameIn(p.text)));
   });
   const rebase = () => run(async () => {
     const now = await read();
     const merged = merge(base.text, edited.current, now.text);
-    setBase(now);
-    if (merged === null) {
-      const mine = edited.current;
-      set(now.text);
-      return { mine };
-    }
-    set(merged);
-    return undefined;
+    setMine(merged === null ? edited.current : null);
+    begin(now, merged ?? now.text);
   });
+  const told = useMemo(() => toldBy(state.error, edited.current), [state.error]);
   if (!base) {
     return state.error ? html`<p class="error" role="alert">${visible(state.error.message)}</p>` : html`<p aria-busy="true">Reading the object…</p>`;
   }
@@ -122,34 +142,32 @@ export function EditPage({ type: named, namespace, name, query }) {
     <p class="crumbs"><a href=${listURL(type)}>${visible(type.resource)}</a> / <a href=${back}>${visible(name || "new", 300)}</a></p>
     <h1>${name ? "Edit " : "New "}${visible(name || type.kind, 300)}</h1>
     ${may && html`<p class="hint" role="status">${may}</p>`}
+    ${resumed && html`<p class="hint" role="status">This is what you had written when you left this page.
+      ${" "}<button onClick=${() => run(async () => (await fromServer(), setResumed(false)))}>Begin anew</button></p>`}
     ${!shown ? html`<p>The values are hidden. <button onClick=${() => setShown(true)}>Show the data and edit</button></p>` : html`
     <form class="manager" onSubmit=${(e) => (e.preventDefault(), preview())}>
       <label><span>As the manager</span> <input name="fm" value=${manager} autocomplete="off" spellcheck=${false}
         onChange=${(e) => setQuery({ fm: e.target.value.trim() === usual ? "" : e.target.value.trim() })} /></label>
       <button disabled=${state.busy}>Preview</button> <span class="faint">Ctrl-Enter · Esc, then Tab leaves the text</span>
     </form>
-    <${Editor} text=${text} schema=${schema} told=${toldBy(state.error, text)} label=${`${type.kind} as YAML`}
+    <${Editor} text=${text} schema=${schema} told=${told} label=${`${type.kind} as YAML`}
       onChange=${(t) => {
         edited.current = t;
         if (state.preview || state.error) setState({});
       }} onPreview=${preview} />
     ${state.busy && html`<p aria-busy="true">Asking the server…</p>`}
     ${state.error && html`<${Problem} error=${state.error} stale=${state.stale} onRebase=${rebase} />`}
-    ${p?.mine && html`<section role="alert"><p class="error">It was changed in the same lines by somebody else: this is the object as it is now. Yours was:</p>
-      <pre class="mine">${secret ? "••••••" : visible(p.mine, 20000)}</pre></section>`}
+    ${mine !== null && html`<section role="alert"><p class="error">It was changed in the same lines by somebody else: this is the object as it is now. Yours was:</p>
+      <pre class="mine">${secret ? "••••••" : visible(mine, 20000)}</pre></section>`}
     ${p?.conflicts && html`<${Conflicts} p=${p} live=${base.object} secret=${secret} onChoose=${choose} />`}
     ${p?.after && html`<${Outcome} ...${{ p, base, manager, secret }} onSave=${() => save(p)} busy=${state.busy} />`}`}`;
 }
 
 // toldBy are the lines that an error of the server is about, as far as they can be told.
 function toldBy(error, text) {
-  if (!error?.causes?.length) return [];
-  const lines = (text || "").split("\n");
-  return error.causes.flatMap(({ field, message }) => {
-    const last = /([\w-]+)(?:\[\d+\])?$/.exec(field || "")?.[1];
-    const line = lines.findIndex((l) => last && parseLine(l).key === last);
-    return line < 0 ? [] : [{ line, message }];
-  });
+  const lines = text.split("\n");
+  return (error?.causes || []).map(({ field, message }) => ({ line: lineOf(lines, field || ""), message }))
+    .filter(({ line }) => line >= 0);
 }
 
 function Problem({ error, stale, onRebase }) {

@@ -23,12 +23,12 @@ export class Schema {
     return s;
   }
 
-  // at is the schema of a path of keys, in which "*" stands for an item of a list; undefined if there is none.
+  // at is the schema of a path of keys, in which "*" or a number stands for an item of a list; undefined if there is none.
   at(path) {
     let t = this.#resolved(this.#top);
     for (const key of path) {
       if (!t) return undefined;
-      if (key === "*") t = this.#resolved(t.items);
+      if (key === "*" || typeof key === "number") t = this.#resolved(t.items);
       else if (t.properties && Object.hasOwn(t.properties, key)) t = this.#resolved(t.properties[key]);
       else t = typeof t.additionalProperties === "object" ? this.#resolved(t.additionalProperties) : undefined;
     }
@@ -98,20 +98,51 @@ export function pathOf(lines, n, col, dashes) {
   return path;
 }
 
-// unknown finds the keys that the schema does not have: {line, from, to, key}. What is in a block of text is no key.
-export function unknown(schema, lines) {
-  const found = [];
+// places finds the keys of a text: {line, col, key, parent}, where parent is the path of keys and of numbers of items
+// above. Each line is read once: pathOf for each of them would read all of them for each. What is in a block of text is
+// no key.
+export function places(lines) {
+  const found = [], above = []; // above: {col, step} of what is open, outermost first; an item's step is its number
+  const close = (col) => {
+    while (above.length && above.at(-1).col >= col) above.pop();
+  };
   let block = -1; // the column of the key of the block of text that we are in
   for (const [n, text] of lines.entries()) {
     const line = parseLine(text);
     if (block >= 0 && (line.blank || /^ */.exec(text)[0].length > block)) continue;
     block = -1;
-    if (line.blank || line.key === null) continue;
-    if (/^[|>]/.test(line.value)) block = line.col;
-    const parent = schema.at(pathOf(lines, n, line.col, line.dashes));
-    if (parent && !open(parent) && !Object.hasOwn(parent.properties, line.key)) {
-      found.push({ line: n, from: line.col, to: text.indexOf(":", line.col), key: line.key });
+    if (line.blank) continue;
+    for (const col of line.dashes) {
+      close(col + 1); // a list may begin at the column of its key
+      const before = typeof above.at(-1)?.step === "number" && above.at(-1).col === col ? above.pop().step : -1;
+      above.push({ col, step: before + 1 });
     }
+    if (line.key === null) continue;
+    close(line.col);
+    found.push({ line: n, col: line.col, key: line.key, parent: above.map((a) => a.step) });
+    above.push({ col: line.col, step: line.key });
+    if (/^[|>]/.test(line.value)) block = line.col;
   }
   return found;
+}
+
+// unknown finds the keys that the schema does not have: {line, from, to, key}.
+export function unknown(schema, lines) {
+  return places(lines).filter(({ key, parent }) => {
+    const t = schema.at(parent);
+    return t && !open(t) && !Object.hasOwn(t.properties, key);
+  }).map(({ line, col, key }) => ({ line, from: col, to: lines[line].indexOf(":", col), key }));
+}
+
+// lineOf is the line of a field, as errors of the server name it (spec.containers[0].image), or of what is nearest above
+// it; -1 if there is none.
+export function lineOf(lines, field) {
+  const steps = [...field.matchAll(/\[([^\]]*)\]|[^.[\]]+/g)].map((m) => m[1] ?? m[0]);
+  let line = -1, depth = 0;
+  for (const p of places(lines)) {
+    for (const path of [p.parent, [...p.parent, p.key]]) { // an item is where its first key is
+      if (path.length > depth && path.every((step, i) => String(step) === steps[i])) [line, depth] = [p.line, path.length];
+    }
+  }
+  return line;
 }
