@@ -96,7 +96,7 @@ export async function signOut() {
 
 // Media types.
 const json = "application/json";
-export const asTable = `${json};as=Table;v=v1;g=meta.k8s.io`;
+export const asTable = `${json};as=Table;v=v1;g=meta.k8s.io;drop=metadata.managedFields`;
 export const asMetadata = `${json};as=PartialObjectMetadata;v=v1;g=meta.k8s.io`;
 export const asMetadataList = `${json};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io`;
 export const asDiscovery = `${json};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,${json}`;

@@ -65,8 +65,7 @@ function Rows({ type, list, sorted, namespaces }) {
     watcher.observe(box.current);
     return () => watcher.disconnect();
   }, []);
-  // The columns that kubectl prints without -o wide, where the page is not wide.
-  const columns = list.columns.map((c, i) => ({ ...c, i })).filter((c) => !c.priority);
+  const columns = list.columns.map((c, i) => ({ ...c, i }));
   const first = Math.max(0, Math.floor(seen.top / rowHeight) - 10);
   const rows = list.shown.slice(first, first + Math.ceil(seen.height / rowHeight) + 20);
   const chosen = () => Math.min(at.current, list.shown.length - 1);
