@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"plinth/conformance/internal/harness"
 )
@@ -73,12 +74,32 @@ var pageCases = []pageCase{
 	{name: "expressions-wrong", path: "expressions?" + url.Values{"r": {"configmaps"}, "e": {`[["","1 +"]]`}}.Encode(),
 		shown: alert},
 	{name: "health", path: "health", shown: `document.querySelector(".plots svg, .plots canvas")`},
+	{name: "edit", path: "r/core/v1/configmaps/default/page?edit", shown: editing},
+	{name: "edit-new", path: "r/apps/v1/deployments?edit&ns=default", shown: editing},
+	{name: "edit-conflict", path: "r/core/v1/configmaps/default/page?edit", shown: editing, then: func(b *tab) {
+		b.replace(swap("value-199", "value-other"))
+		b.press(kb.Enter)
+		b.wait(`document.querySelector(".conflicts")`)
+	}},
+	{name: "edit-outcome", path: "r/core/v1/configmaps/default/page?edit", shown: editing, then: func(b *tab) {
+		b.replace(swap("data:\n", "data:\n  new: x\n"))
+		b.press(kb.Enter)
+		b.wait(`document.querySelector(".outcome tbody tr")`)
+	}},
+	{name: "edit-refused", path: "r/core/v1/configmaps/default/page?edit", shown: editing, then: func(b *tab) {
+		b.replace(swap("data:\n", "dat:\n"))
+		b.press(kb.Enter)
+		b.wait(alert)
+	}},
 	{name: "help", shown: hasText("customresourcedefinitions"), then: func(b *tab) {
 		b.keys("?")
 		b.sees("go to a page")
 	}},
 	{name: "no-such-page", path: "no/such/page", shown: hasText("No such page")},
 }
+
+// editing is true when the editor has its text.
+const editing = `document.querySelector(".editor")?.shadowRoot?.querySelector(".cm-line")`
 
 const alert = `document.querySelector("[role=alert]")`
 

@@ -11,7 +11,7 @@ export const why = signal("");
 // Failure is an answer that is no success: the Status of the API.
 export class Failure extends Error {
   constructor(code, status) {
-    super(status?.message || `the server answered ${code}`);
+    super(status?.message || (code === 404 ? "the server does not have this type" : `the server answered ${code}`));
     this.code = code;
     this.reason = status?.reason || "";
     this.causes = status?.details?.causes || [];

@@ -126,7 +126,7 @@ export function Editor({ text, schema, told, label, onChange, onPreview }) {
             { key: "Tab", run: acceptCompletion },
             ...completionKeymap, ...lintKeymap, ...historyKeymap, ...defaultKeymap,
           ]),
-          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
+          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((u) => u.docChanged && now.current.onChange(u.state.doc.toString())),
         ],
       }),

@@ -184,7 +184,7 @@ const ways = [["take", "Take over", "you own it, with your value"], ["share", "S
 
 // Conflicts are the fields that others own with other values.
 function Conflicts({ p, live, secret, onChoose }) {
-  return html`<section class="conflicts"><h2 role="alert">${p.conflicts.length === 1 ? "1 field is" : `${p.conflicts.length} fields are`} somebody else's</h2>
+  return html`<section class="conflicts"><div role="alert"><h2>${p.conflicts.length === 1 ? "1 field is" : `${p.conflicts.length} fields are`} somebody else's</h2></div>
     <ul>${p.conflicts.map(({ field, owners, wants }) => html`<li key=${field}><code>${visible(field, 300)}</code> is
       ${" "}<b>${value(valueAt(live, field), field, secret)}</b>, of ${visible(owners.join(", "), 300)}; you want <b>${value(wants, field, secret)}</b>
       <div class="ways">${ways.map(([way, text, why]) => html`<button title=${why} aria-pressed=${p.choices.get(field) === way}
@@ -201,7 +201,7 @@ function Outcome({ p, base, manager, secret, onSave, busy }) {
   const mine = `${manager} Apply`;
   const hide = (path, text) => (text && secret && isSecretPath(path) ? text.replace(/:.*/s, ": ••••••") : text);
   const asked = (c) => c.gained.includes(mine) || c.owners.includes(mine) || c.after === null;
-  return html`<section class="outcome"><h2 role="status">${all.length ? `${all.length} ${all.length === 1 ? "line changes" : "lines change"}` : "Nothing changes"}</h2>
+  return html`<section class="outcome"><div role="status"><h2>${all.length ? `${all.length} ${all.length === 1 ? "line changes" : "lines change"}` : "Nothing changes"}</h2></div>
     ${p.warnings.map((w) => html`<p class="hint">The server warns: ${visible(w)}</p>`)}
     ${kept.length > 0 && html`<p class="hint">These were deleted, and stay, as others own them: ${kept.map((k, i) => html`${i > 0 && ", "}
       <code>${visible(hide(k.path, k.text), 200)}</code> (${visible(k.owners.join(", ") || "nobody", 200)})`)}</p>`}
