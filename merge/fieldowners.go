@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -357,13 +358,28 @@ func yamlKey(name string) string {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '.' ||
 			c == '/' || c == '_'):
 		default:
-			return string(object.AppendString(nil, name))
+			return quoted(name)
 		}
 	}
 	if slices.Contains(yamlWords, strings.ToLower(name)) || name == "" {
-		return string(object.AppendString(nil, name))
+		return quoted(name)
 	}
 	return name
+}
+
+// quoted prints a string as in JSON, which is valid YAML but for some characters that JSON lets stand: YAML refuses
+// controls and U+FFFE, U+FFFF, and folds what is the end of a line for it alone.
+func quoted(text string) string {
+	var b strings.Builder
+	for _, r := range string(object.AppendString(nil, text)) {
+		switch {
+		case r >= 0x7f && r <= 0x9f, r == 0x2028, r == 0x2029, r == 0xfeff, r == 0xfffe, r == 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // yamlWords are read by YAML 1.1 as something other than strings.

@@ -128,3 +128,24 @@ func TestOwnersWithLineBreaks(t *testing.T) {
 		t.Errorf("the YAML parses as another object:\n%s", o.YAML())
 	}
 }
+
+// The lines of an object are YAML that has the same strings, whatever characters they have.
+func TestStringsOfLines(t *testing.T) {
+	check := func(text string) {
+		line := "a: " + yamlScalar(object.StringOf(text)) + "\n" + yamlKey(text+"-") + ": 1\n"
+		parsed, err := object.ParseYAML([]byte(line))
+		if err != nil {
+			t.Errorf("%q is printed as %q, which is no YAML: %v", text, line, err)
+		} else if got := parsed.Value.At("a").Str(); got != text || parsed.Value.At(text+"-").Int() != 1 {
+			t.Errorf("%q is printed as %q and read as %q", text, line, got)
+		}
+	}
+	for r := range rune(0x3000) {
+		check("x" + string(r) + "y")
+	}
+	for r := rune(0xfe00); r <= 0x10020; r++ {
+		check("x" + string(r) + "y")
+	}
+	check("\U000e0041")
+	check("\U0010ffff")
+}
