@@ -134,8 +134,9 @@ export async function create(path, object, options) {
 
 // pathOf is the path of a collection, or of one of its objects. A type is {group, version, resource}.
 export function pathOf(type, namespace, name) {
-  let path = type.group ? `/apis/${type.group}/${type.version}` : `/api/${type.version}`;
-  if (namespace) path += `/namespaces/${encodeURIComponent(namespace)}`;
-  path += `/${type.resource}`;
-  return name ? `${path}/${encodeURIComponent(name)}` : path;
+  const part = encodeURIComponent; // an address may have any text for a type
+  let path = type.group ? `/apis/${part(type.group)}/${part(type.version)}` : `/api/${part(type.version)}`;
+  if (namespace) path += `/namespaces/${part(namespace)}`;
+  path += `/${part(type.resource)}`;
+  return name ? `${path}/${part(name)}` : path;
 }

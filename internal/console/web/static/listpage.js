@@ -22,7 +22,7 @@ export function ListPage({ type: named, query }) {
   const total = list.size.toLocaleString("en");
   const count = list.shown.length === list.size ? total : `${list.shown.length.toLocaleString("en")} of ${total}`;
   return html`
-    <h1>${visible(type.resource)} <small>${type.group || "core"}/${type.version}</small></h1>
+    <h1>${visible(type.resource)} <small>${visible(`${type.group || "core"}/${type.version}`)}</small></h1>
     <${Selectors} ...${{ type, ns, l, f, q }} />
     <p class="status" role="status" data-state=${list.state.value}>${count} ${list.size === 1 ? "object" : "objects"} ·
       ${" "}${words[list.state.value]}

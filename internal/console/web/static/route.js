@@ -17,7 +17,9 @@ function parse({ pathname, search }) {
   const query = Object.fromEntries(new URLSearchParams(search));
   const parts = pathname.replace(/^\/console\/?/, "").split("/").filter(Boolean).map(decode);
   if (parts.length === 1 && pages.has(parts[0])) return { page: parts[0], query };
-  if (parts[0] !== "r" || (parts.length !== 4 && parts.length !== 6)) {
+  // No name is dots or has a slash: it would make a path to something else.
+  const elsewhere = parts.some((p) => /^\.\.?$|\//.test(p));
+  if (parts[0] !== "r" || elsewhere || (parts.length !== 4 && parts.length !== 6)) {
     return { page: parts.length ? "none" : "types", query };
   }
   const [, group, version, resource, namespace, name] = parts;
