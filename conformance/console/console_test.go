@@ -99,20 +99,28 @@ func TestUserWithoutRights(t *testing.T) {
 	b.wait(`document.querySelector("[role=alert]")`)
 }
 
-// Task: who set one field among 200?
-//
-// SPEC: BEY-15
-func TestWhoSetTheField(t *testing.T) {
-	server := start(t)
+// bigHead is the beginning of a manifest of the ConfigMap that writeBig writes.
+const bigHead = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: big\ndata:\n"
+
+// writeBig writes a ConfigMap with 200 fields, of which one is another manager's.
+func writeBig(t testing.TB, server *harness.Server) {
+	t.Helper()
 	var data strings.Builder
 	for i := range 200 {
 		if i != 137 {
 			fmt.Fprintf(&data, "  key-%03d: value-%d\n", i, i)
 		}
 	}
-	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: big\ndata:\n"
-	apply(t, server, configMaps+"/big", "bulk", head+data.String())
-	apply(t, server, configMaps+"/big", "needle", head+"  key-137: sharp\n")
+	apply(t, server, configMaps+"/big", "bulk", bigHead+data.String())
+	apply(t, server, configMaps+"/big", "needle", bigHead+"  key-137: sharp\n")
+}
+
+// Task: who set one field among 200?
+//
+// SPEC: BEY-15
+func TestWhoSetTheField(t *testing.T) {
+	server := start(t)
+	writeBig(t, server)
 	b := open(t, server)
 	b.signIn()
 	b.visit("r/core/v1/configmaps/default/big")
@@ -140,7 +148,7 @@ func TestWhoSetTheField(t *testing.T) {
 		b.wait(`new URL(location).searchParams.get("m") === "needle Apply"`)
 	})
 	t.Run("what happens while one looks", func(*testing.T) {
-		apply(t, server, configMaps+"/big", "needle", head+"  key-137: blunt\n")
+		apply(t, server, configMaps+"/big", "needle", bigHead+"  key-137: blunt\n")
 		b.wait(`document.querySelector(".changes")?.innerText.includes("+ .data.key-137: blunt")`)
 		b.wait(`document.querySelector(".lines").textContent.includes("key-137: blunt")`)
 		b.picture("changed")

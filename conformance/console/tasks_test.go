@@ -168,15 +168,7 @@ func TestTasks(t *testing.T) {
 // prepareTasks makes the objects of the tasks.
 func prepareTasks(t *testing.T, server *harness.Server) {
 	t.Helper()
-	var data strings.Builder
-	for i := range 200 {
-		if i != 137 {
-			fmt.Fprintf(&data, "  key-%03d: value-%d\n", i, i)
-		}
-	}
-	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: big\ndata:\n"
-	apply(t, server, configMaps+"/big", "bulk", head+data.String())
-	apply(t, server, configMaps+"/big", "needle", head+"  key-137: sharp\n")
+	writeBig(t, server)
 	apply(t, server, deployments+"/web", "helm", deployment)
 	for i := range 20 {
 		create(t, server, configMaps, configMap(fmt.Sprintf("other-%02d", i)))
