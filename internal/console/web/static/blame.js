@@ -27,12 +27,13 @@ export function Blame({ owned, secret, q, manager }) {
   const [, setAt] = useState(0);
   const at = useRef(0); // two keys may come before the line of the first one is rendered
   const [shown, setShown] = useState(false); // the values of a Secret
+  const drawn = useRef([]);
   const { managers } = owned;
   const picked = managers.findIndex((m) => label(m) === manager);
-  const lines = useMemo(() => owned.lines.map((l) => ({
-    ...l, all: [...new Set([...(l.owners || []), ...(l.itemOwners || [])])],
-    text: secret && !shown && isSecretPath(l.path) ? masked(l.text) : l.text,
-  })), [owned, secret, shown]);
+  const lines = useMemo(() => owned.lines.map((l) => {
+    const all = [...new Set([...(l.owners || []), ...(l.itemOwners || [])])];
+    return { ...l, all, whose: ownersText(l, all), text: secret && !shown && isSecretPath(l.path) ? masked(l.text) : l.text };
+  }), [owned, secret, shown]);
   const search = q.trim().toLowerCase();
   const hits = useMemo(() => (search
     ? lines.flatMap((l, i) => (`${l.path} ${l.text}`.toLowerCase().includes(search) ? [i] : []))
@@ -77,6 +78,14 @@ export function Blame({ owned, secret, q, manager }) {
   });
 
   const found = new Set(hits);
+  // A line that is as it was is the same one as before, at which Preact does not look again: there may be 20,000.
+  const line = (l, i) => {
+    const first = !sameOwners(l, lines[i - 1]), dim = picked >= 0 && !l.all.includes(picked);
+    const props = { l, i, managers, first, chosen: i === current, found: found.has(i), dim };
+    const old = drawn.current[i];
+    if (old && Object.keys(props).every((k) => old.props[k] === props[k])) return old;
+    return (drawn.current[i] = html`<${Line} key=${i} ...${props} onPick=${() => pick(i)} />`);
+  };
   return html`<section class="blame" onKeyDown=${move}>
     <${Legend} ...${{ managers, lines, picked }} />
     <form role="search" class="find" onSubmit=${(e) => {
@@ -91,14 +100,12 @@ export function Blame({ owned, secret, q, manager }) {
     </form>
     <${Detail} line=${lines[current]} managers=${managers} />
     <div class=${picked >= 0 ? "lines picked" : "lines"} ref=${box} role="listbox" aria-label="Lines">
-      ${lines.map((l, i) => html`<${Line} key=${i}
-      ...${{ l, i, managers }} first=${!sameOwners(l, lines[i - 1])} chosen=${i === current} found=${found.has(i)}
-      dim=${(picked >= 0 && !l.all.includes(picked))} onPick=${() => pick(i)} />`)}</div>
+      ${lines.map(line)}</div>
   </section>`;
 }
 
-const sameOwners = (a, b) => b && ownersText(a) === ownersText(b);
-const ownersText = (l) => (l.all.length ? l.all.join() : l.system ? "system" : l.structural ? "structural" : "nobody");
+const sameOwners = (a, b) => b && a.whose === b.whose;
+const ownersText = (l, all) => (all.length ? all.join() : l.system ? "system" : l.structural ? "structural" : "nobody");
 
 // Legend is the key of the colours. A manager that is clicked is picked: only its lines stay bright.
 function Legend({ managers, lines, picked }) {
