@@ -35,8 +35,8 @@ func (b *tab) cookie() string {
 	return value
 }
 
-// A cookie that a browser was given before the sign-in has no meaning after it; one that is copied to another client has
-// none without the key, and none anywhere outside of the console.
+// A cookie that a browser was given before the sign-in has no meaning after it; one that is copied to another client
+// has none without the key, and none anywhere outside of the console.
 //
 // SPEC: BEY-14
 func TestCookies(t *testing.T) {
