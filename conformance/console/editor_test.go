@@ -163,3 +163,45 @@ func TestPlacesInAText(t *testing.T) {
 		t.Errorf("the keys beside a block of text: %s", got)
 	}
 }
+
+// Characters that one would not see are shown in the editor, in the words of a schema, too. A value that YAML would
+// read as another one is completed with quotes.
+//
+// SPEC: BEY-15
+func TestWordsOfOthersInTheEditor(t *testing.T) {
+	server := start(t)
+	create(t, server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonOf(map[string]any{
+		"metadata": map[string]string{"name": "lamps.example.com"}, "spec": map[string]any{"group": "example.com",
+			"scope": "Namespaced", "names": map[string]string{"plural": "lamps", "kind": "Lamp"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+					"light":           map[string]any{"type": "string", "enum": []string{"On", "Off", "x\u202Ey\nz: 1"}},
+					"limit\u202Efdp.": map[string]any{"type": "string"},
+				}}}}}}}))
+	b := open(t, server)
+	b.signIn()
+	b.visit("r/example.com/v1/lamps?edit&ns=default")
+	b.editorReady("kind: Lamp")
+	b.replace(swap("  name: ", "  name: lamp\n  annotations:\n    note: \"a\u202Eb\u2068c\u200Dd\""))
+	b.editorReady("a⟨U+202E⟩b⟨U+2068⟩c⟨U+200D⟩d")
+	b.press(kb.End)
+	b.keys("li")
+	b.wait(inEditor + `(".cm-tooltip-autocomplete")?.innerText.includes("limit⟨U+202E⟩fdp.")`)
+	b.accept("light")
+	b.keys("On")
+	b.accept("On")
+	b.editorReady(`light: "On"`)
+	b.replace(swap(`light: "On"`, "light: "))
+	b.press(kb.End)
+	b.keys("x")
+	b.wait(inEditor + `(".cm-tooltip-autocomplete")?.innerText.includes("x⟨U+202E⟩y")`)
+	if result(b, chromedp.Evaluate[bool](`/[\u202a-\u202e\u2066-\u2069]/.test(`+inEditor+`(".cm-editor").textContent)`)) {
+		t.Error("a character that changes the order of others is in the editor as it is")
+	}
+	b.replace(swap("light: x", `light: "On"`))
+	b.press(kb.Enter)
+	b.wait(`document.querySelector(".outcome tbody")?.innerText.includes('light: "On"')`)
+	b.click("button.apply", "Apply")
+	b.wait(`location.pathname === "/console/r/example.com/v1/lamps/default/lamp" && location.search === ""`)
+	b.harmless()
+}

@@ -2,13 +2,13 @@
 // styles without a style element, which the page's Content-Security-Policy refuses.
 import { html, useEffect, useRef } from "./html.js";
 import { parseLine, pathOf, typeName, unknown } from "./schema.js";
-import { visible } from "./text.js";
+import { number, unseen, visible } from "./text.js";
 import { acceptCompletion, autocompletion, completionKeymap } from "./vendor/cm-autocomplete.js";
 import { defaultKeymap, history, historyKeymap } from "./vendor/cm-commands.js";
 import { HighlightStyle, indentOnInput, syntaxHighlighting, syntaxTree } from "./vendor/cm-language.js";
 import { lintKeymap, linter } from "./vendor/cm-lint.js";
 import { Compartment, EditorState } from "./vendor/cm-state.js";
-import { drawSelection, EditorView, keymap, lineNumbers } from "./vendor/cm-view.js";
+import { drawSelection, EditorView, highlightSpecialChars, keymap, lineNumbers } from "./vendor/cm-view.js";
 import { yaml } from "./vendor/cm-yaml.js";
 import { tags } from "./vendor/lezer-highlight.js";
 
@@ -29,6 +29,30 @@ const colours = syntaxHighlighting(HighlightStyle.define([
   { tag: tags.comment, color: "var(--faint)" },
 ]));
 
+// hidden shows the characters that one would not see, or that change the order of others.
+const hidden = highlightSpecialChars({
+  specialChars: unseen,
+  render: (code) => {
+    const shown = document.createElement("span");
+    shown.textContent = number(String.fromCodePoint(code));
+    shown.className = "cm-specialChar";
+    return shown;
+  },
+});
+
+// scalar is a value as YAML: quoted, unless it can be nothing but this text. In YAML 1.1, On is a boolean.
+function scalar(value) {
+  if (typeof value !== "string") return JSON.stringify(value);
+  const plain = /^[A-Za-z_][\w./-]*$/.test(value) && !/^(true|false|yes|no|on|off|null|y|n)$/i.test(value);
+  return plain ? value : JSON.stringify(value);
+}
+
+// option is a completion. The words of a schema are other people's.
+const option = (value, more) => {
+  const name = String(value);
+  return { label: name, displayLabel: visible(name, 200), apply: scalar(value), ...more };
+};
+
 // completions is what may be written at the cursor: keys that are not there yet, or the values of an enumeration.
 function completions(schema) {
   return (context) => {
@@ -42,7 +66,7 @@ function completions(schema) {
       const t = schema.current.at([...pathOf(lines, n, col, dashes), key]);
       const values = t?.enum || (t?.type === "boolean" ? [true, false] : null);
       const from = context.matchBefore(/[^\s:]*$/)?.from ?? context.pos;
-      return values && { from, options: values.map((v) => ({ label: String(v), type: "enum" })) };
+      return values && { from, options: values.map((v) => option(v, { type: "enum" })) };
     }
     const word = before.slice(col);
     if (/\s/.test(word) || (!word && !context.explicit)) return null;
@@ -54,11 +78,11 @@ function completions(schema) {
       from: line.from + col, validFor: /^[\w.-]*$/,
       options: Object.entries(parent.properties).filter(([name]) => !there.has(name)).map(([name]) => {
         const t = schema.current.at([...path, name]);
-        return {
-          label: name, type: "property", detail: typeName(t), info: t?.description ? visible(t.description, 600) : undefined,
-          apply: `${name}:${t?.type === "object" || t?.type === "array" ? "\n" + " ".repeat(col + (t.type === "object" ? 2 : 0)) + (t.type === "array" ? "- " : "") : " "}`,
+        return option(name, {
+          type: "property", detail: typeName(t), info: t?.description ? visible(t.description, 600) : undefined,
+          apply: `${scalar(name)}:${t?.type === "object" || t?.type === "array" ? "\n" + " ".repeat(col + (t.type === "object" ? 2 : 0)) + (t.type === "array" ? "- " : "") : " "}`,
           boost: parent.required?.includes(name) ? 1 : 0,
-        };
+        });
       }),
     };
   };
@@ -118,7 +142,7 @@ export function Editor({ text, schema, told, label, onChange, onPreview }) {
       state: EditorState.create({
         doc: text,
         extensions: [
-          lineNumbers(), history(), drawSelection(), indentOnInput(), yaml(), look, colours,
+          lineNumbers(), hidden, history(), drawSelection(), indentOnInput(), yaml(), look, colours,
           autocompletion({ override: [completions(schemaNow)], icons: false }),
           lint.of(linter(problems(schemaNow, toldNow), { delay: 400 })),
           keymap.of([
