@@ -312,3 +312,57 @@ func TestHostileEdits(t *testing.T) {
 		t.Errorf("the Secret is %s", got)
 	}
 }
+
+// From the list to the apply by keys alone; and a user who may read and not write is told so, before and after.
+//
+// SPEC: BEY-15
+func TestEditByKeys(t *testing.T) {
+	server := start(t)
+	apply(t, server, deployments+"/web", "helm", deployment)
+	create(t, server, roles+"/clusterrolebindings", `{"metadata":{"name":"viewer"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"somebody"}]}`)
+	b := &counted{tab: open(t, server)}
+	b.signIn()
+	b.sees("customresourcedefinitions")
+	b.open("d", "web")
+	b.keys("e")
+	b.editorReady("replicas: 1")
+	b.wait(`document.activeElement.matches(".editor")`)
+	b.press(kb.Home)
+	b.keys(strings.Repeat(kb.ArrowDown, 9) + kb.End + kb.Backspace + "3")
+	b.editorReady("replicas: 3")
+	b.press(kb.Enter)
+	b.sees("1 field is somebody else's")
+	// Out of the text, and on to the button.
+	tabTo := func(text string) {
+		t.Helper()
+		for range 20 {
+			if result(b.tab, chromedp.Evaluate[bool](fmt.Sprintf(`document.activeElement.textContent.startsWith(%q)`, text))) {
+				return
+			}
+			b.keys(kb.Tab)
+		}
+		t.Fatalf("Tab does not come to %q", text)
+	}
+	b.keys(kb.Escape)
+	tabTo("Take over")
+	b.keys(kb.Enter)
+	b.wait(`document.querySelector("button.apply")`)
+	tabTo("Apply, and take over")
+	b.keys(kb.Enter)
+	b.wait(`location.search === "" && document.querySelector(".lines")?.textContent.includes("replicas: 3")`)
+	got := managersOf(t, server, deployments+"/web", "replicas: 3")
+	if !slices.Equal(got, []string{"plinth-console Apply"}) {
+		t.Errorf("replicas is owned by %q", got)
+	}
+
+	viewer := open(t, server)
+	viewer.visit("r/apps/v1/deployments/default/web?edit")
+	viewer.typeToken(harness.UserToken)
+	viewer.editorReady("replicas: 3")
+	viewer.sees("You may not change this")
+	viewer.replace(swap("replicas: 3", "replicas: 4"))
+	viewer.press(kb.Enter)
+	viewer.sees(`cannot patch resource "deployments" in API group "apps"`)
+}
