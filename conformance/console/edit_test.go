@@ -366,3 +366,33 @@ func TestEditByKeys(t *testing.T) {
 	viewer.press(kb.Enter)
 	viewer.sees(`cannot patch resource "deployments" in API group "apps"`)
 }
+
+// A preview is of the manager for whom it was made: another name asks for another one. A new object does not replace
+// one that is there.
+//
+// SPEC: BEY-15, BEY-16
+func TestPreviewOfAnotherManager(t *testing.T) {
+	server := start(t)
+	create(t, server, configMaps, configMap("there"))
+	b := open(t, server)
+	b.signIn()
+	b.visit("r/core/v1/configmaps/default/there?edit")
+	b.editorReady(`a: "1"`)
+	b.replace(swap("data:\n", "data:\n  new: x\n"))
+	b.press(kb.Enter)
+	b.wait(`document.querySelector(".outcome tbody")?.innerText.includes("plinth-console Apply")`)
+	b.script(`const field = document.querySelector("[name=fm]");
+		field.value = "somebody-else";
+		field.dispatchEvent(new Event("change", { bubbles: true }));`)
+	b.wait(`location.search.includes("somebody-else")`)
+	b.wait(`!document.querySelector(".outcome")`)
+	b.click("button", "Preview")
+	b.wait(`document.querySelector(".outcome tbody")?.innerText.includes("somebody-else Apply")`)
+
+	b.visit("r/core/v1/configmaps?edit&ns=default")
+	b.editorReady("kind: ConfigMap")
+	b.replace(swap("  name: ", "  name: there"))
+	b.press(kb.Enter)
+	b.sees("There is one of this name already.")
+	b.misses("Take the new version")
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"plinth/conformance/internal/harness"
@@ -116,14 +117,28 @@ func TestHealth(t *testing.T) {
 	b.keys("gh")
 	b.sees("Ready: all checks succeed.")
 	b.wait(`document.querySelectorAll(".plot svg[role=img]").length >= 10`)
+	b.sees("up to")
+	// What was seen once stays: the last value of a rate is that of two seconds.
+	const objects = `Number([...document.querySelectorAll(".plot svg")].map((s) => /^Objects: objects ([\d,]+)/.exec(
+		s.getAttribute("aria-label"))?.[1]).find(Boolean).replaceAll(",", ""))`
+	before := result(b, chromedp.Evaluate[int](objects))
 	for range 5 {
 		create(t, server, configMaps, `{"metadata":{"generateName":"map-"}}`)
 	}
-	for _, label := range []string{`^Requests a second: read [\d.]+, write [\d.]*[1-9]`, `^Memory: resident [\d.]+ MiB`} {
-		b.wait(`[...document.querySelectorAll(".plot svg")].some((s) => /` + label + `/.test(s.getAttribute("aria-label")))`)
-	}
+	b.wait(fmt.Sprintf("%s >= %d", objects, before+5))
+	b.wait(`[...document.querySelectorAll(".plot figcaption")].some((f) => /^Requests a second up to [\d.]*[1-9]/.test(f.textContent))`)
+	b.wait(`[...document.querySelectorAll(".plot svg")].some((s) => /^Memory: resident [\d.]+ MiB/.test(s.getAttribute("aria-label")))`)
 	b.wait(`document.querySelector(".plot path").getAttribute("d").startsWith("M")`)
 	b.picture("health")
+	b.script(`const send = window.fetch;
+		window.fetch = (...args) => args[0].includes("/readyz")
+			? Promise.resolve(new Response("[+]ping ok\n[-]disk failed: reason withheld\nreadyz check failed\n", { status: 500 }))
+			: send(...args);`)
+	b.sees("Not ready: [-]disk failed: reason withheld")
+	b.misses("all checks succeed")
+	b.script(`const send = window.fetch;
+		window.fetch = (...args) => args[0].includes("/readyz") ? Promise.reject(new TypeError("gone")) : send(...args);`)
+	b.sees("Not ready: gone")
 	other := open(t, server)
 	other.visit("health")
 	other.typeToken(harness.UserToken)

@@ -19,13 +19,14 @@ export class Failure extends Error {
 }
 
 async function failure(response) {
+  const text = await response.text().catch(() => "");
   let status;
   try {
-    status = await response.json();
+    status = JSON.parse(text);
   } catch {
     // It is no Status: the code has to do.
   }
-  return new Failure(response.status, status);
+  return Object.assign(new Failure(response.status, status), { text });
 }
 
 async function begin(path, init) {

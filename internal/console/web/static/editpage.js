@@ -46,6 +46,8 @@ export function EditPage({ type: named, namespace, name, query }) {
   const type = known(named);
   const secret = type.resource === "secrets" && type.group === "";
   const manager = query.fm || usual;
+  const managerNow = useRef();
+  managerNow.current = manager;
   const [base, setBase] = useState(null); // {text, owned, object, version}: what the edit began with
   const [text, setText] = useState(null); // of the editor when it was last set
   const edited = useRef(""), begun = useRef(null); // begun is base, for when the page is left; null: it is applied
@@ -95,21 +97,22 @@ export function EditPage({ type: named, namespace, name, query }) {
     };
   }, []);
 
-  // run does one step of a preview, and shows its error where it belongs. A preview of a text that has been changed since
-  // is not shown: what is applied is what one sees.
+  // run does one step of a preview, and shows its error where it belongs. A preview of a text that has been changed since,
+  // or for another manager, is not shown: what is applied is what one sees.
   const run = async (step) => {
     setState((s) => ({ ...s, busy: true, error: null, stale: false }));
     try {
       const made = await step();
-      setState(made && made.text === edited.current ? { preview: made } : {});
+      setState(made && made.text === edited.current && made.manager === managerNow.current ? { preview: made } : {});
     } catch (e) {
-      setState({ error: e, stale: isStale(e) });
+      if (!base.version && isStale(e)) e.message = "There is one of this name already.";
+      setState({ error: e, stale: Boolean(base.version) && isStale(e) });
     }
   };
   const tried = async (of, intent, choices) => {
     const what = resolved(intent, base.object, choices);
     const result = await tryOut(path(), manager, what, base.version);
-    return { text: of, intent, choices, what, ...result };
+    return { text: of, manager, intent, choices, what, ...result };
   };
   const preview = () => run(async () => {
     if (!name && !nameIn(edited.current)) throw new Error("metadata.name is missing.");
@@ -122,7 +125,7 @@ export function EditPage({ type: named, namespace, name, query }) {
     else setState({ preview: { ...p, choices } });
   };
   const save = (p) => run(async () => {
-    await write(path(), manager, p.what, base.version);
+    await write(path(), p.manager, p.what, base.version);
     begun.current = null;
     go(objectURL(type, type.namespaced ? namespace || nameIn(p.text, "namespace") || "default" : "", name || nameIn(p.text)));
   });
@@ -147,7 +150,7 @@ export function EditPage({ type: named, namespace, name, query }) {
     ${!shown ? html`<p>The values are hidden. <button onClick=${() => setShown(true)}>Show the data and edit</button></p>` : html`
     <form class="manager" onSubmit=${(e) => (e.preventDefault(), preview())}>
       <label><span>As the manager</span> <input name="fm" value=${manager} autocomplete="off" spellcheck=${false}
-        onChange=${(e) => setQuery({ fm: e.target.value.trim() === usual ? "" : e.target.value.trim() })} /></label>
+        onChange=${(e) => (setState({}), setQuery({ fm: e.target.value.trim() === usual ? "" : e.target.value.trim() }))} /></label>
       <button disabled=${state.busy}>Preview</button> <span class="faint">Ctrl-Enter · Esc, then Tab leaves the text</span>
     </form>
     <${Editor} text=${text} schema=${schema} told=${told} label=${`${type.kind} as YAML`}

@@ -49,15 +49,18 @@ const plots = [
   ["Processors used", round, { processors: (b, n, s) => rate(b, n, s, "process_cpu_seconds_total") }],
 ];
 
+// failing says which checks fail: those that the answer names, or why there is no answer.
+const failing = (e) => (e.text || "").split("\n").filter((line) => line.startsWith("[-]")).join(", ") || e.message;
+
 // follow reads the metrics again and again until abort, and calls on with each reading.
 async function follow(abort, on, fail) {
   while (!abort.aborted) {
     try {
-      const [metrics, ready] = await Promise.all([
+      const [metrics, unready] = await Promise.all([
         request("/metrics", {}, { accept: "text/plain", abort }).then((r) => r.text()),
-        request("/readyz", { verbose: "" }, { accept: "text/plain", abort }).then((r) => r.text(), (e) => e.message),
+        request("/readyz", { verbose: "true" }, { accept: "text/plain", abort }).then(() => "", (e) => failing(e)),
       ]);
-      on({ at: performance.now(), metrics: parse(metrics), ready });
+      on({ at: performance.now(), metrics: parse(metrics), unready });
       fail("");
     } catch (e) {
       if (abort.aborted) return;
@@ -69,7 +72,7 @@ async function follow(abort, on, fail) {
 }
 
 export function HealthPage() {
-  const [seen, setSeen] = useState({ history: [], ready: "" });
+  const [seen, setSeen] = useState({ history: [], unready: null });
   const [error, setError] = useState("");
   useEffect(() => (document.title = "Health — Plinth"), []);
   useEffect(() => {
@@ -79,15 +82,14 @@ export function HealthPage() {
       const sample = before && plots.map(([, , series]) =>
         Object.values(series).map((f) => f(before.metrics, now.metrics, (now.at - before.at) / 1000)));
       before = now;
-      setSeen(({ history }) => ({ history: sample ? [...history, sample].slice(-samples) : history, ready: now.ready }));
+      setSeen(({ history }) => ({ history: sample ? [...history, sample].slice(-samples) : history, unready: now.unready }));
     }, setError);
     return () => abort.abort();
   }, []);
-  const failing = seen.ready.split("\n").filter((line) => line.startsWith("[-]"));
   return html`<h1>Health of the server</h1>
     ${error && html`<p class="error" role="alert">${visible(error)}</p>`}
-    ${seen.ready && html`<p class="status" role="status" data-state=${failing.length ? "failed" : "live"}>
-      ${failing.length ? `Not ready: ${visible(failing.join(", "))}` : "Ready: all checks succeed."}</p>`}
+    ${seen.unready !== null && html`<p class="status" role="status" data-state=${seen.unready ? "failed" : "live"}>
+      ${seen.unready ? `Not ready: ${visible(seen.unready)}` : "Ready: all checks succeed."}</p>`}
     ${!seen.history.length && !error && html`<p aria-busy="true">Reading…</p>`}
     ${seen.history.length > 0 && html`<div class="plots">${plots.map(([title, format, series], i) => html`<${Plot} key=${title}
       ...${{ title, format, samples }} series=${Object.keys(series).map((name, j) => ({ name, values: seen.history.map((h) => h[i][j]) }))} />`)}
