@@ -16,6 +16,7 @@ import (
 
 	"plinth/internal/admission/hooks"
 	"plinth/internal/cel"
+	"plinth/internal/egress"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/store"
@@ -64,6 +65,7 @@ type Config struct {
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
 	// InProcess finds webhooks in this process; nil: all are in the network.
 	InProcess webhook.InProcess
+	Egress    egress.Policy // where webhooks may be
 	// Expressions bounds the compiled expressions of policies; nil: all are kept.
 	Expressions *cel.Cache
 	Metrics     Metrics

@@ -28,7 +28,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 		if kind == nil {
 			return steps{}, nil
 		}
-		clients := &webhook.Clients{Endpoint: c.Endpoint, InProcess: c.InProcess}
+		clients := &webhook.Clients{Endpoint: c.Endpoint, InProcess: c.InProcess, Egress: c.Egress}
 		if settings.KubeConfigFile != "" {
 			if clients.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
 				return steps{}, err

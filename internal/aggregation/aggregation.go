@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/discovery"
+	"plinth/internal/egress"
 	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/internal/store"
@@ -32,8 +33,9 @@ type Config struct {
 	// Certificate returns the client certificate by which backends know this server. Nil: there is none, and backends
 	// do not believe what it says of users.
 	Certificate func() (*tls.Certificate, error)
-	// Dial opens connections to backends; nil: a net.Dialer.
-	Dial forward.Dial
+	// Dial opens connections to backends; nil: a net.Dialer. An Egress that restricts does not use it.
+	Dial   forward.Dial
+	Egress egress.Policy // where backends may be
 	// FollowRedirects passes redirects of backends on to clients, instead of answering with 502.
 	FollowRedirects bool
 	Features        features.Set

@@ -226,7 +226,7 @@ func (b *server) connect() (*http.Transport, error) {
 				return b.of.Certificate()
 			}
 		}
-		b.transport = forward.NewTransport(config, b.of.Dial)
+		b.transport = forward.NewTransport(config, b.of.Dial, b.of.Egress)
 	})
 	return b.transport, b.failed
 }

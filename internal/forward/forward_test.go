@@ -21,6 +21,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/egress"
 )
 
 // alice is the user of the requests.
@@ -38,7 +39,7 @@ func proxied(t *testing.T, other http.HandlerFunc, change func(*Target), failed 
 	t.Cleanup(backend.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(backend.Certificate())
-	transport := NewTransport(&tls.Config{RootCAs: roots, ServerName: "example.com"}, nil)
+	transport := NewTransport(&tls.Config{RootCAs: roots, ServerName: "example.com"}, nil, egress.Policy{})
 	t.Cleanup(transport.CloseIdleConnections)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
@@ -236,7 +237,7 @@ func TestErrors(t *testing.T) {
 	noServer := func(target *Target) {
 		target.Transport = NewTransport(nil, func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("no such server")
-		})
+		}, egress.Policy{})
 	}
 	const upgrade = "GET /a HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: x\n\n"
 	for _, c := range []struct {

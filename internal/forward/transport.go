@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"plinth/internal/egress"
 )
 
 // Dial opens connections, as net.Dialer.DialContext.
@@ -52,14 +54,12 @@ func (u *upgrading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewTransport returns a transport with the settings of the reference's. Nil: a net.Dialer dials. Answers are passed on
-// as they come: they are not decompressed.
-func NewTransport(config *tls.Config, dial Dial) *http.Transport {
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
+// NewTransport returns a transport with the settings of the reference's, which connects where the policy allows it.
+// dial may be nil: a net.Dialer dials. Answers are passed on as they come: they are not decompressed.
+func NewTransport(config *tls.Config, dial Dial, to egress.Policy) *http.Transport {
 	return &http.Transport{
-		DialContext: dial, TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:     to.Dial(dial, net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}),
+		TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ForceAttemptHTTP2: true,
 		// A server that is gone without a trace is noticed after 45 s.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},

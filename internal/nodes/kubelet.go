@@ -113,8 +113,7 @@ type lazyTransport struct {
 	by   *x509.CertPool
 }
 
-func (l *lazyTransport) get(by *x509.CertPool, config func(by *x509.CertPool) *tls.Config,
-	dial forward.Dial) *http.Transport {
+func (l *lazyTransport) get(by *x509.CertPool, config func(by *x509.CertPool) *tls.Config, of *Config) *http.Transport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.made != nil && l.by == by {
@@ -123,23 +122,25 @@ func (l *lazyTransport) get(by *x509.CertPool, config func(by *x509.CertPool) *t
 	if l.made != nil { // requests that are under way end as they have begun
 		l.made.CloseIdleConnections()
 	}
-	l.by, l.made = by, forward.NewTransport(config(by), dial)
-	l.made.Proxy = http.ProxyFromEnvironment
+	l.by, l.made = by, forward.NewTransport(config(by), of.Dial, of.Egress)
+	l.made.Proxy = of.Egress.Proxy()
 	return l.made
 }
 
 // kubelets is the transport to kubelets.
 func (t *transports) kubelets() *http.Transport {
-	return t.verified.get(t.authorities.Load(), t.config, t.of.Dial)
+	return t.verified.get(t.authorities.Load(), t.config, &t.of.Config)
 }
 
 // insecure is the transport to kubelets whose certificates are not verified.
-func (t *transports) insecure() *http.Transport { return t.unverified.get(nil, t.config, t.of.Dial) }
+func (t *transports) insecure() *http.Transport { return t.unverified.get(nil, t.config, &t.of.Config) }
 
 // proxied is the transport to Pods and Services.
 func (t *transports) proxied() *http.Transport {
-	// They are known by address only.
-	return t.plain.get(nil, func(*x509.CertPool) *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, t.of.Dial)
+	config := func(*x509.CertPool) *tls.Config {
+		return &tls.Config{InsecureSkipVerify: true} // they are known by address only
+	}
+	return t.plain.get(nil, config, &t.of.Config)
 }
 
 // config is the TLS configuration for kubelets. Without authorities, certificates are not verified.

@@ -12,6 +12,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/configfile"
+	"plinth/internal/egress"
 	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/object"
@@ -33,10 +34,12 @@ type Config struct {
 	BytesPerSecond int64
 	Features       features.Set
 
-	// Dial opens connections, and Lookup finds the addresses of a Node's name. Nil: those of package net.
+	// Dial opens connections, and Lookup finds the addresses of a Node's name. Nil: those of package net. An Egress that
+	// restricts does not use Dial.
 	Dial   forward.Dial
 	Lookup func(ctx context.Context, host string) ([]net.IPAddr, error)
-	Logger *slog.Logger // nil: slog.Default
+	Egress egress.Policy // where nodes, Pods and Services may be
+	Logger *slog.Logger  // nil: slog.Default
 
 	Metrics Metrics
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"plinth/internal/builtin"
+	"plinth/internal/egress"
 )
 
 // The components that ComponentStatuses tell of, as in the reference: kube-controller-manager and kube-scheduler at
@@ -31,7 +33,8 @@ type component struct {
 // components is builtin.Config.Components. All are asked at the same time.
 func (p *Plane) components(ctx context.Context, name string) []builtin.Component {
 	asked := []component{
-		{"controller-manager", healthPage(managerPort)}, {"scheduler", healthPage(schedulerPort)},
+		{"controller-manager", healthPage(managerPort, p.config.Egress)},
+		{"scheduler", healthPage(schedulerPort, p.config.Egress)},
 	}
 	for i, check := range p.Storage.Members(componentTimeout) {
 		asked = append(asked, component{"etcd-" + strconv.Itoa(i), storeHealth(check)})
@@ -60,9 +63,10 @@ func storeHealth(check func(context.Context) error) func(context.Context) (healt
 }
 
 // healthPage asks /healthz at a port of this machine, whatever its certificate is.
-func healthPage(port int) func(context.Context) (healthy, message, problem string) {
+func healthPage(port int, from egress.Policy) func(context.Context) (healthy, message, problem string) {
 	return func(ctx context.Context) (healthy, message, problem string) {
-		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		transport := &http.Transport{DisableKeepAlives: true, DialContext: from.Dialer(net.Dialer{}).DialContext,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		client := &http.Client{Timeout: componentTimeout, Transport: transport}
 		url := fmt.Sprintf("https://127.0.0.1:%d/healthz", port)
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)

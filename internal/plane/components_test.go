@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"plinth/internal/egress"
 )
 
 // The page of a component says how it is; one that does not answer is not healthy.
@@ -27,7 +29,7 @@ func TestHealthPage(t *testing.T) {
 	}
 	expect := func(status, text string) {
 		t.Helper()
-		healthy, message, problem := healthPage(port)(t.Context())
+		healthy, message, problem := healthPage(port, egress.Policy{})(t.Context())
 		if healthy != status || !strings.HasPrefix(message, text) || problem != "" {
 			t.Errorf("it is %s, %q, %q, want %s, %q", healthy, message, problem, status, text)
 		}

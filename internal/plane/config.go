@@ -18,6 +18,7 @@ import (
 	"plinth/internal/builtin"
 	"plinth/internal/cel"
 	"plinth/internal/controller/worklist"
+	"plinth/internal/egress"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
@@ -62,6 +63,9 @@ type Config struct {
 	// Admission has the Selection, Configurations, both TolerationSeconds and Metrics.
 	Admission admission.Config
 	Webhooks  webhook.InProcess // finds webhooks in this process; nil: all are in the network
+	// Egress says to which addresses the plane may open connections: to webhooks, aggregated API servers, nodes, Pods and
+	// Services. One that restricts does so whatever Nodes.Dial and Aggregation.Dial are.
+	Egress egress.Policy
 
 	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Controllers
 	// decides whether there is a garbage collector.

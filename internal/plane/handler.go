@@ -25,6 +25,7 @@ func (p *Plane) newAggregator() {
 	services := p.services()
 	services.NoClusterIP = p.config.EndpointsOnly
 	c.Endpoint, c.Features, c.Logger = services.Endpoint, p.config.Features, p.config.Logger
+	c.Egress = p.config.Egress
 	p.Aggregator = aggregation.New(c, p.Store)
 }
 

@@ -15,7 +15,7 @@ func (p *Plane) newNodes() (err error) {
 	c := p.config.Nodes
 	c.Object, c.EndpointSlices = p.coreObject, p.endpointSlices
 	c.IPv6 = p.config.Addresses.Ranges[0].Addr().Is6()
-	c.Features, c.Logger = p.config.Features, p.config.Logger
+	c.Features, c.Logger, c.Egress = p.config.Features, p.config.Logger, p.config.Egress
 	p.nodes, err = nodes.New(c)
 	return err
 }

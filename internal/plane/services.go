@@ -20,7 +20,7 @@ func (p *Plane) services() *webhook.Services {
 
 // webhooks creates the clients that call webhooks.
 func (p *Plane) webhooks() *webhook.Clients {
-	return &webhook.Clients{Endpoint: p.services().Endpoint, InProcess: p.config.Webhooks}
+	return &webhook.Clients{Endpoint: p.services().Endpoint, InProcess: p.config.Webhooks, Egress: p.config.Egress}
 }
 
 // atHand is the resourceVersion with which this server reads the Services that it calls: the state that it has, without

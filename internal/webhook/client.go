@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"plinth/internal/egress"
 	"plinth/internal/execution"
 	"plinth/object"
 )
@@ -67,6 +68,7 @@ type Clients struct {
 	InProcess InProcess
 	// Credentials are those with which this server authenticates at webhooks; nil: it does not.
 	Credentials *Credentials
+	Egress      egress.Policy // where connections may lead, redirects included
 
 	mu   sync.Mutex
 	kept []*client // by last use, the latest last; len(kept) ≤ maxClients
@@ -235,7 +237,7 @@ func (c *Clients) make(ctx context.Context, config object.Value) (*client, error
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	transport := newTransport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, c.Egress)
 	made := &client{http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
 	if service := config.At("service"); service.IsNull() {
 		err = made.toURL(config.At("url").Str(), transport)

@@ -10,10 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"plinth/internal/egress"
 	"plinth/object"
 )
 
@@ -247,4 +249,25 @@ func parse(t *testing.T, text string) object.Value {
 		t.Fatal(err)
 	}
 	return parsed.Value
+}
+
+// A webhook that may be called cannot lead the server elsewhere: the policy is asked about a redirect, too.
+//
+// SPEC: BEY-9
+func TestRedirectsToRefusedAddresses(t *testing.T) {
+	arrived := false
+	own := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived = true }))
+	defer own.Close()
+	s := httptest.NewTLSServer(http.RedirectHandler(own.URL, http.StatusTemporaryRedirect))
+	defer s.Close()
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	c := &Clients{Egress: egress.Restrict(
+		[]netip.AddrPort{netip.MustParseAddrPort(own.Listener.Addr().String())}, loopback)}
+	if _, err := c.Call(t.Context(), at(s, "/"), nil); !errors.Is(err, egress.ErrRefused) || arrived {
+		t.Errorf("a redirect to the server itself: %v", err)
+	}
+	c.Egress = egress.Restrict(nil, loopback)
+	if _, err := c.Call(t.Context(), at(s, "/again"), nil); err != nil || !arrived {
+		t.Errorf("a redirect to an address that is allowed: %v", err)
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"plinth/internal/egress"
 	"plinth/internal/execution"
 )
 
@@ -162,7 +163,7 @@ func (c *cluster) transport(settings *tls.Config, proxy func(*http.Request) (*ur
 		if trusted.RootCAs = x509.NewCertPool(); !trusted.RootCAs.AppendCertsFromPEM(authorities[0]) {
 			return nil, errors.New("contains no certificate")
 		}
-		t := newTransport(trusted)
+		t := newTransport(trusted, egress.Policy{})
 		t.Proxy = proxy
 		return t, nil
 	}
@@ -180,7 +181,7 @@ func (c *cluster) transport(settings *tls.Config, proxy func(*http.Request) (*ur
 		t = r
 		_, err = r.get(time.Now())
 	default:
-		plain := newTransport(settings)
+		plain := newTransport(settings, egress.Policy{})
 		plain.Proxy = proxy
 		t = plain
 	}

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"plinth/internal/egress"
 )
 
 const (
@@ -18,11 +20,12 @@ const (
 	pingTimeout = 15 * time.Second
 )
 
-// newTransport returns a transport with the settings of client-go, which are those of the reference.
-func newTransport(settings *tls.Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: callTimeout, KeepAlive: 30 * time.Second}
+// newTransport returns a transport with the settings of client-go, which are those of the reference. It connects where
+// the policy allows it.
+func newTransport(settings *tls.Config, to egress.Policy) *http.Transport {
+	dialer := to.Dialer(net.Dialer{Timeout: callTimeout, KeepAlive: 30 * time.Second})
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: settings,
+		Proxy: to.Proxy(), DialContext: dialer.DialContext, TLSClientConfig: settings,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTime,
 		Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
