@@ -278,7 +278,7 @@ func TestConversionIsShared(t *testing.T) {
 				return failure
 			}
 			limiter := execution.New(1, 1)
-			band := limiter.Band()
+			band := limiter.Share(1).Band()
 			var all sync.WaitGroup
 			for n := range 4 {
 				all.Go(func() {

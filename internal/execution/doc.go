@@ -9,8 +9,11 @@
 //
 //   - a place is the right to execute. A request has one from Place.Enter to Place.Exit, except while it waits for
 //     something else than a processor: a commit, another server, its client (Outside).
-//   - a Band is the requests of one priority level, with a weight. While several bands want places, each gets time in
-//     proportion to its weight. One that holds no place gets one beyond the number of places when it is its turn.
+//   - a Share is the requests of one plane, with a weight. While several shares want places, each gets time in
+//     proportion to its weight. A server without planes has one.
+//   - a Band is the requests of one priority level of a share, with a weight. While several bands of a share want
+//     places, each gets the share's time in proportion to its weight. One that holds no place gets one beyond their
+//     number when it is its turn. So does a share without any, when no place has come free for a moment.
 //   - a flow is the requests of one user or one namespace in a band. Within a band all flows get the same time.
 //
 // Within a flow requests are served in the order in which they arrived. So a request that comes back from outside is

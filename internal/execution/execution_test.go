@@ -17,11 +17,12 @@ import (
 
 // scene is a Limiter whose requests run in a bubble, where time passes only while all of them wait.
 type scene struct {
-	t    *testing.T
-	l    *Limiter
-	mu   sync.Mutex
-	ran  []string // the requests that have got a place, in this order
-	wait sync.WaitGroup
+	t     *testing.T
+	l     *Limiter
+	share *Share
+	mu    sync.Mutex
+	ran   []string // the requests that have got a place, in this order
+	wait  sync.WaitGroup
 }
 
 // inScene runs a test, and demands that all places are free at its end.
@@ -29,6 +30,7 @@ func inScene(t *testing.T, places, most int, test func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{t: t, l: New(places, most)}
+		s.share = s.l.Share(1)
 		test(s)
 		s.wait.Wait()
 		if f := s.l.Figures(); f.Held != 0 || f.Waiting != 0 {
@@ -78,7 +80,7 @@ func (s *scene) wants(want ...string) {
 // begun.
 func TestOrderOfOneFlow(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("a", b, 1, func(ctx context.Context, _ *Place) {
 			Outside(ctx, func() { time.Sleep(time.Millisecond) })
 			s.note("a again")
@@ -97,7 +99,7 @@ func TestOrderOfOneFlow(t *testing.T) {
 // although the requests of one of them are longer.
 func TestFlows(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		for i := range 8 {
 			s.start(fmt.Sprint("long", i), b, 1, takes(4*time.Millisecond))
 		}
@@ -127,7 +129,7 @@ func TestFlows(t *testing.T) {
 // Bands get time in proportion to their weights, and one that has wanted nothing is not behind for that.
 func TestBands(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		heavy, light := s.l.Band(), s.l.Band()
+		heavy, light := s.share.Band(), s.share.Band()
 		heavy.SetWeight(3)
 		for range 40 {
 			s.start("light", light, 1, takes(time.Millisecond))
@@ -160,7 +162,7 @@ func TestBands(t *testing.T) {
 // not before its turn if it has spent more than its part.
 func TestPlaceBeyond(t *testing.T) {
 	inScene(t, 2, 2, func(s *scene) {
-		low, high := s.l.Band(), s.l.Band()
+		low, high := s.share.Band(), s.share.Band()
 		high.SetWeight(4)
 		done := make(chan struct{})
 		for i := range 4 {
@@ -192,7 +194,7 @@ func TestPlaceBeyond(t *testing.T) {
 	})
 	// A band that has spent more waits for a free place, or until it is its turn.
 	inScene(t, 1, 1, func(s *scene) {
-		low, high := s.l.Band(), s.l.Band()
+		low, high := s.share.Band(), s.share.Band()
 		high.SetWeight(1000)
 		s.start("high0", high, 1, takes(40*time.Millisecond))
 		s.start("low0", low, 2, takes(20*time.Millisecond)) // beyond
@@ -203,7 +205,7 @@ func TestPlaceBeyond(t *testing.T) {
 		s.wants("high0", "low0", "low1")
 	})
 	inScene(t, 1, 1, func(s *scene) {
-		low, high := s.l.Band(), s.l.Band()
+		low, high := s.share.Band(), s.share.Band()
 		s.start("high0", high, 1, takes(100*time.Millisecond))
 		s.start("low0", low, 2, takes(20*time.Millisecond)) // both spend 20 ms
 		s.start("low1", low, 2, takes(20*time.Millisecond))
@@ -220,7 +222,7 @@ func TestPlaceBeyond(t *testing.T) {
 // at all.
 func TestNobodyStarves(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("first", b, 1, takes(50*time.Millisecond))
 		var done atomic.Bool
 		s.start("second", b, 1, func(context.Context, *Place) { done.Store(true) })
@@ -241,7 +243,7 @@ func TestNobodyStarves(t *testing.T) {
 // A request whose context ends leaves the queue; one that has got its place at the same time gives it back.
 func TestContextEnds(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("a", b, 1, takes(10*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -280,7 +282,7 @@ func TestContextEnds(t *testing.T) {
 func TestContextEndsAtOnce(t *testing.T) {
 	for range 2000 {
 		l := New(1, 1)
-		b := l.Band()
+		b := l.Share(1).Band()
 		var first, second Place
 		if err := first.Enter(t.Context(), b, 1); err != nil {
 			t.Fatal(err)
@@ -304,7 +306,7 @@ func TestContextEndsAtOnce(t *testing.T) {
 // A client that does not read holds the place of its request for a moment only, and only when others wait.
 func TestSending(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		stuck := make(chan struct{})
 		s.start("stuck", b, 1, func(ctx context.Context, _ *Place) {
 			Sending(ctx, func() { <-stuck })
@@ -329,7 +331,7 @@ func TestSending(t *testing.T) {
 // A flow alone may have all places. While others come it has fewer, and the others have the rest at once.
 func TestOneFlowBesideOthers(t *testing.T) {
 	inScene(t, 4, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		held := func() int { return s.l.Figures().Held }
 		end := make(chan struct{})
 		for range 8 {
@@ -398,7 +400,7 @@ func TestPlacesComeBack(t *testing.T) {
 				defer func() { _ = recover() }()
 				defer p.Exit()
 				ctx := With(t.Context(), &p)
-				if err := p.Enter(ctx, l.Band(), 1); err != nil {
+				if err := p.Enter(ctx, l.Share(1).Band(), 1); err != nil {
 					t.Error(err)
 				}
 				work(ctx, &p)
@@ -422,7 +424,7 @@ func TestPlacesComeBack(t *testing.T) {
 // A long request lets others go first on its way, but not those of its own flow that have not begun.
 func TestYield(t *testing.T) {
 	inScene(t, 1, 1, func(s *scene) {
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("long", b, 1, func(ctx context.Context, p *Place) {
 			for i := range 3 {
 				time.Sleep(time.Millisecond)
@@ -438,35 +440,47 @@ func TestYield(t *testing.T) {
 }
 
 // SPEC: AUTH-8
-// Whatever requests do, no more of them execute than there are places and one for the other band; the assertions check
-// all else.
+// Whatever requests do, no more of them execute than there are places and one for the other band of a lone share, or
+// those beyond for shares; the assertions check all else.
 func TestAnyRequests(t *testing.T) {
 	const places = 3
-	l := New(places, 2)
-	bands := []*Band{l.Band(), l.Band()}
-	bands[1].SetWeight(5)
-	var executing, most atomic.Int64
-	var wait sync.WaitGroup
-	for i := range 40 {
-		wait.Go(func() {
-			r := rand.New(rand.NewPCG(1, uint64(i)))
-			for range 200 {
-				anyRequest(r, bands[r.IntN(2)], uint64(r.IntN(4)), &executing, &most)
+	for shares, bound := range map[int]int64{1: places + 1, 5: places + bandsBeyond + places} {
+		l := New(places, 2)
+		var all []*Share
+		var bands []*Band
+		for range shares {
+			s := l.Share(1)
+			all, bands = append(all, s), append(bands, s.Band(), s.Band())
+			bands[len(bands)-1].SetWeight(5)
+		}
+		var executing, most atomic.Int64
+		var wait sync.WaitGroup
+		for i := range 40 {
+			wait.Go(func() {
+				r := rand.New(rand.NewPCG(1, uint64(i)))
+				for range 200 {
+					anyRequest(r, bands[r.IntN(len(bands))], uint64(r.IntN(4)), &executing, &most)
+				}
+			})
+		}
+		for range 20 {
+			bands[0].SetWeight(rand.IntN(10))
+			all[0].SetWeight(rand.IntN(10))
+			time.Sleep(time.Millisecond)
+		}
+		wait.Wait()
+		if f := l.Figures(); f.Held != 0 || f.Waiting != 0 || f.HandedOver == 0 ||
+			most.Load() < places || most.Load() > bound {
+			t.Errorf("%d shares: %+v, at most %d executed at one time", shares, f, most.Load())
+		}
+		if len(l.busy) != 0 || len(l.senders) != 0 || l.clock.weights != 0 {
+			t.Errorf("%d shares of the weight %d, and %d writes are left", len(l.busy), l.clock.weights, len(l.senders))
+		}
+		for _, b := range bands {
+			if s := b.share; len(b.flows) != 0 || len(s.busy) != 0 || s.held != 0 || s.began != 0 || s.clock.weights != 0 {
+				t.Errorf("of a share %+v is left, with %d flows", s.account, len(b.flows))
 			}
-		})
-	}
-	for range 20 {
-		bands[0].SetWeight(rand.IntN(10))
-		time.Sleep(time.Millisecond)
-	}
-	wait.Wait()
-	if f := l.Figures(); f.Held != 0 || f.Waiting != 0 || f.HandedOver == 0 ||
-		most.Load() < places || most.Load() > places+1 {
-		t.Errorf("%+v, at most %d executed at one time", f, most.Load())
-	}
-	if len(l.busy) != 0 || len(bands[0].flows)+len(bands[1].flows) != 0 || len(l.senders) != 0 {
-		t.Errorf("%d bands, %d and %d flows, %d writes are left", len(l.busy), len(bands[0].flows), len(bands[1].flows),
-			len(l.senders))
+		}
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Limiter gives out places. Its methods, and those of its bands and places, may be called concurrently.
+// Limiter gives out places. Its methods, and those of its shares, bands and places, may be called concurrently.
 //
 //	free + number of requests that hold a place = places    active = number of bands of which a request holds one
-//	free > 0  ⇒  all flows of which a request waits hold as many places as they may, or looking
-//	free < 0  ⇒  −free < active, see beyond
-//	b in busy  ⇔  a request of b waits    weights = Σ weight of the bands of which a request waits or holds a place
+//	free > 0  ⇒  all flows of which a request waits, or their shares, hold as many places as they may, or looking
+//	free < 0  ⇒  −free < active and −free ≤ sharesBeyond, see beyond
+//	s in busy  ⇔  a request of s waits
 //
 // A place that is given back goes to the request that is next at once, under the lock: a request that arrives at that
 // moment cannot overtake it.
@@ -24,81 +24,59 @@ import (
 // do, and otherwise only every 10 ms. Places alone do not prevent that: connections read, decrypt and route requests
 // before these come here, and these goroutines are ready to run, too. So while it is crowded, and there are more
 // requests than places, the limiter now and then gives out no place until the scheduler has run what was ready and has
-// looked at the network (look).
+// looked at the network (look). The same bound is that of a share beside others, whatever the number of its flows.
 //
-// A request cannot be interrupted, and some take long. So that those of one level cannot keep out another one, a band
-// that holds no place, and has not spent more than its part, gets one beyond the number of places (beyond).
+// A request cannot be interrupted, and some take long. So that those of one share or level cannot keep out another one,
+// a share or a band that holds no place, and has not spent more than its part, gets one beyond the number of places
+// (beyond).
 //
-// Time is shared by virtual times, as in fair queuing of packets, first among bands and then among the flows of a band.
-// An account says what a band or a flow has spent, per unit of its weight (a flow has the weight 1), and the one that
-// has spent least is next. The virtual time is what each one that wants places would have spent if all had been served
-// at the same time:
+// Time is shared by virtual times, as in hierarchical fair queuing of packets: first among shares, then among the bands
+// of a share, then among the flows of a band. An account says what a share, a band or a flow has spent, per unit of its
+// weight (a flow has the weight 1), and the one that has spent least is next. The virtual time is what each one that
+// wants places would have spent if all had been served at the same time:
 //
 //	account += held / weight    virtual time += Σ held / Σ weights of those that want or have places
 //
-// A flow that wanted nothing for a while begins with the virtual time: it cannot save up what it did not use. The
-// virtual time overtakes a flow that has spent more than others, so none waits for ever, even if new ones always come.
+// Each share has a virtual time for its bands, which runs by the places that the share holds. So a plane with many
+// levels and users gets no more than one with few, and how it divides its part is its own business. One level of
+// accounts, with the product of the weights, would not do that: the part of a plane would grow with the number of its
+// levels that want places.
+//
+// Who wanted nothing for a while begins with the virtual time: it cannot save up what it did not use. The virtual time
+// overtakes one that has spent more than others, so none waits for ever, even if new ones always come.
 type Limiter struct {
 	began   time.Time // the origin of all times here
 	waiters atomic.Int32
 
 	mu      sync.Mutex
 	places  int
-	most    int // places that one flow may hold while others come, too
+	most    int // places that one flow or one share may hold while others come, too
 	free    int
-	active  int // bands
-	waiting int // = waiters
-	busy    []*Band
-	weights int
-	virtual time.Duration // of the bands
-	rest    time.Duration // what virtual does not have yet, times weights
-	last    time.Duration // when virtual was computed
+	active  int   // bands
+	waiting int   // = waiters
+	clock   clock // of the shares
+	busy    []*Share
 	senders []*Place      // that hold a place and send
 	timer   *time.Timer   // calls revoke; nil before its first use
 	armed   bool          // the timer runs
 	alarm   time.Duration // until then
 	seq     uint64        // requests that have entered
 	present int           // requests that have entered, and have not ended
+	given   time.Duration // when a request got a place
 	handed  uint64        // places that were handed over
 	waited  time.Duration // for them
 
 	// The newest request came at the time arrived, of the flow newestFlow of newestBand. otherArrived is when the last
-	// one of another flow came.
-	newestBand            *Band
-	newestFlow            uint64
-	arrived, otherArrived time.Duration
-	spare                 []*flow // to use again
+	// one of another flow came, and otherShareArrived when that of another share did.
+	newestBand                               *Band
+	newestFlow                               uint64
+	arrived, otherArrived, otherShareArrived time.Duration
+	spare                                    []*flow // to use again
 
 	polled  func()        // waits for the scheduler to look at the network
 	looking bool          // no place is given until it has
 	looked  time.Duration // when it had, the last time
 	took    time.Duration // how long that took
-}
-
-// Band is the requests of one priority level. The lock of the Limiter guards its fields.
-//
-//	f in waiting  ⇔  a request of f waits    f in flows  ⇔  a request of f is attached to it
-type Band struct {
-	limiter *Limiter
-	weight  int
-	held    int  // places
-	counted bool // in Limiter.weights
-	spent   time.Duration
-	virtual time.Duration // of the flows
-	flows   map[uint64]*flow
-	waiting []*flow
-	index   int // in Limiter.busy
-}
-
-// flow is the account of a flow.
-type flow struct {
-	band        *Band
-	key         uint64
-	spent       time.Duration
-	attached    int    // requests that have a pointer to it
-	held        int    // places
-	first, last *Place // those that wait, in the order of their arrival
-	index       int    // in Band.waiting
 }
 
 // assumed is the time that a flow and its band are charged when a request gets a place. It is replaced by the real time
@@ -109,7 +87,8 @@ const assumed = 200 * time.Microsecond
 // patience is how long a request that sends keeps its place when others wait. To send is work, too, most of the work of
 // a long list: it is encrypted and copied into the kernel, by goroutines of the connection. Without a bound on how many
 // requests send at one time, these would be ready by the hundred, as the requests were. But a client that does not read
-// makes a write wait for ever, and nothing shows the difference but time.
+// makes a write wait for ever, and nothing shows the difference but time. It is also how long no place is given to
+// anyone before a share gets one beyond their number.
 const patience = 200 * time.Microsecond
 
 // atLeast is how long a request holds its place before Yield lets others go first: to change places takes time, too.
@@ -126,37 +105,10 @@ const longestDebt = 100 * time.Millisecond
 // memory is how long after its last request a flow still counts as one of several, see crowded.
 const memory = 10 * time.Second
 
-// New makes a Limiter with so many places, of which one flow may hold as many as most while others come, too.
+// New makes a Limiter with so many places, of which one flow or share may hold as many as most while others come, too.
 func New(places, most int) *Limiter {
 	return &Limiter{began: time.Now(), places: places, most: most, free: places, arrived: -memory, otherArrived: -memory,
-		polled: new(poller).wait}
-}
-
-// Band makes a band, of weight 1.
-func (l *Limiter) Band() *Band { return &Band{limiter: l, weight: 1, flows: map[uint64]*flow{}} }
-
-// SetWeight changes the weight of a band.
-func (b *Band) SetWeight(weight int) {
-	l := b.limiter
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now()
-	if weight = max(1, weight); b.counted {
-		l.weights += weight - b.weight
-	}
-	b.weight = weight
-}
-
-// count counts a band in weights if it wants or has places.
-func (l *Limiter) count(b *Band) {
-	switch wants := b.held > 0 || len(b.waiting) > 0; {
-	case wants && !b.counted:
-		l.weights += b.weight
-		b.counted = true
-	case !wants && b.counted:
-		l.weights -= b.weight
-		b.counted = false
-	}
+		otherShareArrived: -memory, polled: new(poller).wait}
 }
 
 // Figures are figures about a Limiter, for metrics.
@@ -173,16 +125,10 @@ func (l *Limiter) Figures() Figures {
 	return Figures{l.places, l.places - l.free, l.waiting, l.handed, l.waited}
 }
 
-// now returns the time, after it has advanced the virtual time of the bands: the state so far has lasted until now.
+// now returns the time, after it has advanced the virtual time of the shares: the state so far has lasted until now.
 func (l *Limiter) now() time.Duration {
 	now := time.Since(l.began)
-	if l.weights > 0 {
-		l.rest += (now - l.last) * time.Duration(l.places-l.free)
-		whole := l.rest / time.Duration(l.weights)
-		l.virtual += whole
-		l.rest -= whole * time.Duration(l.weights)
-	}
-	l.last = now
+	l.clock.advance(now, l.places-l.free)
 	return now
 }
 
@@ -202,7 +148,10 @@ func (l *Limiter) attach(p *Place, now time.Duration) {
 	f.attached++
 	l.present++
 	p.flow = f
-	if l.newestBand != b || l.newestFlow != p.key {
+	if last := l.newestBand; last != b || l.newestFlow != p.key {
+		if last != nil && last.share != b.share {
+			l.otherShareArrived = l.arrived
+		}
 		l.newestBand, l.newestFlow, l.otherArrived = b, p.key, l.arrived
 	}
 	l.arrived = now
@@ -218,6 +167,7 @@ func (l *Limiter) detach(p *Place) {
 	l.present--
 	if f.attached--; f.attached == 0 {
 		delete(f.band.flows, f.key)
+		f.band = nil // its plane may be closed
 		if len(l.spare) < maxSpare {
 			l.spare = append(l.spare, f)
 		}
@@ -227,13 +177,34 @@ func (l *Limiter) detach(p *Place) {
 // crowded says whether requests of more than one flow have come within memory.
 func (l *Limiter) crowded(now time.Duration) bool { return now-l.otherArrived < memory }
 
+// mostOfFlow and mostOfShare are how many places a flow and a share may hold now.
+func (l *Limiter) mostOfFlow(now time.Duration) int {
+	if l.crowded(now) {
+		return l.most
+	}
+	return l.places
+}
+
+func (l *Limiter) mostOfShare(now time.Duration) int {
+	if now-l.otherShareArrived < memory {
+		return l.most
+	}
+	return l.places
+}
+
 // push makes a request wait.
 func (l *Limiter) push(p *Place, now time.Duration) {
-	f, b := p.flow, p.band
+	f, b, s := p.flow, p.band, p.band.share
+	s.advance(now)
+	if len(s.busy) == 0 {
+		l.clock.begin(&s.account, s.running(now))
+		s.index = len(l.busy)
+		l.busy = append(l.busy, s)
+	}
 	if len(b.waiting) == 0 {
-		b.spent = min(max(b.spent, l.virtual), l.virtual+longestDebt)
-		b.index = len(l.busy)
-		l.busy = append(l.busy, b)
+		s.clock.begin(&b.account, 0)
+		b.index = len(s.busy)
+		s.busy = append(s.busy, b)
 	}
 	if f.first == nil {
 		f.spent = min(max(f.spent, b.virtual), b.virtual+longestDebt)
@@ -253,7 +224,8 @@ func (l *Limiter) push(p *Place, now time.Duration) {
 		p.wake = make(chan struct{}, 1)
 	}
 	p.state, p.since = waiting, now
-	l.count(b)
+	l.clock.count(&s.account, true)
+	s.clock.count(&b.account, true)
 	l.waiting++
 	l.waiters.Add(1)
 }
@@ -275,8 +247,8 @@ func (f *flow) link(p, after *Place) {
 }
 
 // pull ends the waiting of a request.
-func (l *Limiter) pull(p *Place) {
-	f, b := p.flow, p.band
+func (l *Limiter) pull(p *Place, now time.Duration) {
+	f, b, s := p.flow, p.band, p.band.share
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {
@@ -294,31 +266,38 @@ func (l *Limiter) pull(p *Place) {
 		b.waiting = b.waiting[:len(b.waiting)-1]
 	}
 	if len(b.waiting) == 0 {
+		s.advance(now)
+		last := s.busy[len(s.busy)-1]
+		s.busy[b.index], last.index = last, b.index
+		s.busy = s.busy[:len(s.busy)-1]
+		s.clock.count(&b.account, b.held > 0)
+	}
+	if len(s.busy) == 0 {
 		last := l.busy[len(l.busy)-1]
-		l.busy[b.index], last.index = last, b.index
+		l.busy[s.index], last.index = last, s.index
+		l.busy[len(l.busy)-1] = nil // its plane may be closed
 		l.busy = l.busy[:len(l.busy)-1]
-		l.count(b)
+		l.clock.count(&s.account, s.held > 0)
 	}
 	l.waiting--
 	l.waiters.Add(-1)
 }
 
 // arm sets the timer to the moment at which revoke may have something to do: a request has been sending for patience,
-// or the turn of a band without a place has come (beyond), with no place given back.
+// or the turn of a share or a band without a place has come (beyond), with no place given back.
 func (l *Limiter) arm(now time.Duration) {
-	if l.waiting == 0 {
+	if l.waiting == 0 || l.armed && l.alarm <= now+patience { // it is never set to less
 		return
 	}
-	const never = time.Duration(1<<63 - 1)
-	after := never
+	after := time.Duration(never)
 	if len(l.senders) > 0 {
 		after = patience
 	}
-	for _, b := range l.busy {
-		if b.held == 0 && l.free < l.places { // its turn comes although no place is given back
-			due := (b.spent - l.virtual) * time.Duration(l.weights) / time.Duration(l.places-l.free)
-			after = min(after, max(due, patience))
+	for _, s := range l.busy {
+		if after <= patience {
+			break
 		}
+		after = min(after, max(l.turn(s, now), patience))
 	}
 	if after == never || l.armed && l.alarm <= now+after {
 		return
@@ -356,23 +335,35 @@ func (l *Limiter) unlist(p *Place) {
 
 // take gives a free place to a request.
 func (l *Limiter) take(p *Place, now time.Duration) {
+	b, s := p.band, p.band.share
+	s.advance(now)
 	l.free--
 	p.flow.held++
-	if p.band.held++; p.band.held == 1 {
+	if b.held++; b.held == 1 {
 		l.active++
-		l.count(p.band)
+		s.clock.count(&b.account, true)
 	}
+	if s.held++; s.held == 1 {
+		l.clock.count(&s.account, true)
+	}
+	s.began += now
+	l.given = now
 	p.state, p.since = held, now
 }
 
 // untake takes the place of a request.
 func (l *Limiter) untake(p *Place, now time.Duration) {
+	b, s := p.band, p.band.share
+	s.advance(now)
 	l.charge(p, now)
 	l.free++
 	p.flow.held--
-	if p.band.held--; p.band.held == 0 {
+	if b.held--; b.held == 0 {
 		l.active--
-		l.count(p.band)
+		s.clock.count(&b.account, len(b.waiting) > 0)
+	}
+	if s.held--; s.held == 0 {
+		l.clock.count(&s.account, len(s.busy) > 0)
 	}
 }
 
@@ -417,12 +408,15 @@ func (l *Limiter) fill(now time.Duration) {
 	}
 }
 
-// charge charges the flow and the band of a request for the time in which it has held its place, less what they were
-// charged in advance (assumed), and advances the virtual time of the band's flows.
+// charge charges the flow, the band and the share of a request for the time in which it has held its place, less what
+// they were charged in advance (assumed), and advances the virtual time of the band's flows.
 func (l *Limiter) charge(p *Place, now time.Duration) {
-	f, b := p.flow, p.band
-	f.spent += now - p.since - p.paid
-	b.spent += (now - p.since - p.paid) / time.Duration(b.weight)
+	f, b, s := p.flow, p.band, p.band.share
+	owed := now - p.since - p.paid
+	f.spent += owed
+	b.spent += owed / time.Duration(b.weight)
+	s.spent += owed / time.Duration(s.weight)
+	s.began -= p.since + p.paid
 	p.paid = 0
 	flows := len(b.waiting)
 	if f.first == nil {
@@ -435,36 +429,31 @@ func (l *Limiter) charge(p *Place, now time.Duration) {
 func (l *Limiter) serve(p *Place, now time.Duration) {
 	l.handed++
 	l.waited += now - p.since
-	l.pull(p)
+	l.pull(p, now)
 	l.take(p, now)
 	p.paid = assumed
+	b, s := p.band, p.band.share
 	p.flow.spent += assumed
-	p.band.spent += assumed / time.Duration(p.band.weight)
+	b.spent += assumed / time.Duration(b.weight)
+	s.spent += assumed / time.Duration(s.weight)
+	s.began += assumed
 	p.wake <- struct{}{} // has room: a request is woken once for each time that it waits
 }
 
 // next returns the request that is to get a place now; nil: there is none. It is the oldest of the flow that has spent
-// least, in the band that has spent least. A linear search does, as only requests with seats wait: some hundreds.
+// least, in the band that has spent least, in the share that has spent least. Of shares that have spent the same, often
+// nothing, the one whose request is the oldest is first. A linear search does, as only requests with seats wait: some
+// hundreds.
 func (l *Limiter) next(now time.Duration) *Place {
-	most := l.places
-	if l.crowded(now) {
-		most = l.most
-	}
+	most, mostOfShare := l.mostOfFlow(now), l.mostOfShare(now)
 	var best *flow
-	for _, b := range l.busy {
-		if l.free <= 0 && !l.beyond(b) || best != nil && b.spent >= best.band.spent {
+	for _, s := range l.busy {
+		if best != nil && s.spent > best.band.share.spent {
 			continue
 		}
-		var of *flow
-		for _, f := range b.waiting {
-			switch {
-			case f.held >= most:
-			case of == nil, f.spent < of.spent, f.spent == of.spent && f.first.seq < of.first.seq:
-				of = f
-			}
-		}
-		if of != nil {
-			best = of
+		f := s.next(l.free > 0 && s.held < mostOfShare, most, now)
+		if f != nil && (best == nil || s.spent < best.band.share.spent || f.first.seq < best.first.seq) {
+			best = f
 		}
 	}
 	if best == nil {
@@ -473,25 +462,42 @@ func (l *Limiter) next(now time.Duration) *Place {
 	return best.first
 }
 
-// beyond says whether a band may have a place although none is free.
-func (l *Limiter) beyond(b *Band) bool { return b.held == 0 && b.spent <= l.virtual }
-
 // check fails where an invariant of the Limiter does not hold.
 func (l *Limiter) check(now time.Duration) {
 	n, weights := 0, 0
-	for i, b := range l.busy {
+	for i, s := range l.busy {
+		weights += s.weight
+		if s.index != i || len(s.busy) == 0 || !s.counted {
+			invariants.Fail("execution: share %d of %d has %d bands that wait", s.index, i, len(s.busy))
+		}
+		n += l.checkShare(s, now)
+	}
+	if n != l.waiting || int32(n) != l.waiters.Load() || weights > l.clock.weights {
+		invariants.Fail("execution: %d requests of the weight %d wait, counted as %d, %d and %d", n, weights, l.waiting,
+			l.waiters.Load(), l.clock.weights)
+	}
+	if l.free < 0 && -l.free >= l.active || -l.free > l.sharesBeyond() || l.free > l.places ||
+		l.free > 0 && n > 0 && !l.crowded(now) && !l.looking {
+		invariants.Fail("execution: %d requests wait, and %d places of %d are free", n, l.free, l.places)
+	}
+}
+
+// checkShare checks a share of which requests wait, and returns their number.
+func (l *Limiter) checkShare(s *Share, now time.Duration) (n int) {
+	weights := 0
+	for i, b := range s.busy {
 		weights += b.weight
 		if b.index != i || len(b.waiting) == 0 {
 			invariants.Fail("execution: band %d of %d has %d flows that wait", b.index, i, len(b.waiting))
 		}
-		if l.beyond(b) && !l.looking {
+		if l.beyond(b, now) && !l.looking {
 			invariants.Fail("execution: band %d waits, holds no place, and has not spent its part", i)
 		}
 		for i, f := range b.waiting {
 			if f.index != i || f.first == nil || f.attached == 0 {
 				invariants.Fail("execution: flow %d of %d, to which %d requests are attached", f.index, i, f.attached)
 			}
-			if l.free > 0 && f.held < l.most && !l.looking {
+			if l.free > 0 && f.held < l.most && s.held < l.most && !l.looking {
 				invariants.Fail("execution: %d places are free, and a flow waits with %d", l.free, f.held)
 			}
 			before := uint64(0)
@@ -504,11 +510,8 @@ func (l *Limiter) check(now time.Duration) {
 			}
 		}
 	}
-	if n != l.waiting || int32(n) != l.waiters.Load() || weights > l.weights {
-		invariants.Fail("execution: %d requests of the weight %d wait, counted as %d, %d and %d", n, weights, l.waiting,
-			l.waiters.Load(), l.weights)
+	if weights > s.clock.weights || s.held < 0 {
+		invariants.Fail("execution: bands of the weight %d wait in a share that counts %d", weights, s.clock.weights)
 	}
-	if l.free < 0 && -l.free >= l.active || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) && !l.looking {
-		invariants.Fail("execution: %d requests wait, and %d places of %d are free", n, l.free, l.places)
-	}
+	return n
 }

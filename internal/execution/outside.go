@@ -54,7 +54,7 @@ func (p *Place) holds() bool {
 	if p == nil || p.band == nil {
 		return false
 	}
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return p.state == held

@@ -34,7 +34,7 @@ func TestInside(t *testing.T) {
 		wait.Wait()
 	}
 	check("before it has a place", false)
-	if err := p.Enter(ctx, New(1, 1).Band(), 1); err != nil {
+	if err := p.Enter(ctx, New(1, 1).Share(1).Band(), 1); err != nil {
 		t.Fatal(err)
 	}
 	check("with a place", true)

@@ -53,7 +53,7 @@ const (
 // of ctx.
 func (p *Place) Enter(ctx context.Context, b *Band, key uint64) error {
 	p.band, p.key = b, key
-	l := b.limiter
+	l := b.share.limiter
 	l.mu.Lock()
 	if invariants.Enabled && p.state != none {
 		invariants.Fail("execution: a request enters in state %d", p.state)
@@ -69,8 +69,9 @@ func (p *Place) Enter(ctx context.Context, b *Band, key uint64) error {
 
 // await takes a place. It is called with the lock held, and returns without it.
 func (p *Place) await(ctx context.Context, now time.Duration) error {
-	l := p.band.limiter
-	if f := p.flow; l.free > 0 && !l.looking && f.first == nil && (f.held < l.most || !l.crowded(now)) {
+	l := p.band.share.limiter
+	if f := p.flow; l.free > 0 && !l.looking && f.first == nil && f.held < l.mostOfFlow(now) &&
+		p.band.share.held < l.mostOfShare(now) {
 		l.take(p, now)
 		l.mu.Unlock()
 		return nil
@@ -88,15 +89,14 @@ func (p *Place) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.state != waiting { // it was woken at the same time
 		<-p.wake
 		return nil
 	}
-	l.now()
-	l.pull(p)
+	l.pull(p, l.now())
 	p.end()
 	return ctx.Err()
 }
@@ -104,7 +104,7 @@ func (p *Place) wait(ctx context.Context) error {
 // end ends the account. The caller holds the lock.
 func (p *Place) end() {
 	p.state = none
-	p.band.limiter.detach(p)
+	p.band.share.limiter.detach(p)
 }
 
 // Leave gives the place back until Return, and says whether the request had one. If it had none, Return must not be
@@ -113,7 +113,7 @@ func (p *Place) Leave() bool {
 	if p == nil || p.band == nil {
 		return false
 	}
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.state != held {
@@ -127,7 +127,7 @@ func (p *Place) Leave() bool {
 // Return waits for a place again. If ctx ends before there is one, the error is that of ctx, and the request goes on
 // without: it is expected to end soon.
 func (p *Place) Return(ctx context.Context) error {
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	if p.state != out { // the request has ended
 		l.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *Place) BeginSend() bool {
 	if p.band == nil {
 		return false
 	}
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.state != held {
@@ -158,7 +158,7 @@ func (p *Place) BeginSend() bool {
 // EndSend waits for a place again if it was taken away, and otherwise lets others go first as Yield does. The error is
 // that of ctx, as in Return.
 func (p *Place) EndSend(ctx context.Context) error {
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	switch p.state {
 	case sending:
@@ -175,17 +175,17 @@ func (p *Place) EndSend(ctx context.Context) error {
 // Yield is called between two parts of long work. If the request has had its place for a while, and another one is
 // next, it lets that one go first. The error is that of ctx, as in Return.
 func (p *Place) Yield(ctx context.Context) error {
-	if p == nil || p.band == nil || p.band.limiter.waiters.Load() == 0 {
+	if p == nil || p.band == nil || p.band.share.limiter.waiters.Load() == 0 {
 		return nil
 	}
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	return p.yield(ctx)
 }
 
 // yield is called with the lock held, and returns without it.
 func (p *Place) yield(ctx context.Context) error {
-	l := p.band.limiter
+	l := p.band.share.limiter
 	if p.state != held || l.waiting == 0 {
 		l.mu.Unlock()
 		return nil
@@ -201,7 +201,7 @@ func (p *Place) yield(ctx context.Context) error {
 	kept := false
 	for next := l.next(now); next != nil && !l.looking; next = l.next(now) {
 		if kept = next == p; kept {
-			l.pull(p)
+			l.pull(p, now)
 			l.take(p, now)
 			break
 		}
@@ -223,7 +223,7 @@ func (p *Place) Exit() {
 		return
 	}
 	exited(p)
-	l := p.band.limiter
+	l := p.band.share.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch p.state {
@@ -235,8 +235,7 @@ func (p *Place) Exit() {
 		}
 		l.giveBack(p, l.now())
 	case waiting: // on another goroutine, which has to go on
-		l.now()
-		l.pull(p)
+		l.pull(p, l.now())
 		p.wake <- struct{}{}
 	}
 	p.end()

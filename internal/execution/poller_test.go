@@ -73,7 +73,7 @@ func TestLook(t *testing.T) {
 			<-looked
 		}
 		time.Sleep(time.Millisecond)
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("other0", b, 2, takes(0))
 		for i, name := range []string{"flood0", "flood1", "flood2", "flood3"} {
 			s.start(name, b, 1, takes(time.Millisecond))
@@ -112,7 +112,7 @@ func TestYieldDuringLook(t *testing.T) {
 		looked := make(chan struct{})
 		s.l.polled = func() { <-looked }
 		time.Sleep(time.Millisecond)
-		b := s.l.Band()
+		b := s.share.Band()
 		s.start("other", b, 2, takes(0))
 		s.start("long", b, 1, func(ctx context.Context, p *Place) {
 			time.Sleep(time.Millisecond)

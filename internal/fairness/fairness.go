@@ -37,7 +37,7 @@ type Config struct {
 //	levels has the levels of newest, and those that have lost their object and still have requests
 type Fairness struct {
 	seats   int
-	limiter *execution.Limiter
+	places  *execution.Share
 	kinds   *kinds
 	schemas func() (*schemaSet, error)
 	specs   func() (*levelSet, error)
@@ -77,7 +77,7 @@ func New(c Config) *Fairness {
 	if c.PlacesOfOne == 0 {
 		c.PlacesOfOne = max(1, processors-1)
 	}
-	f := &Fairness{seats: c.Seats, limiter: execution.New(c.Places, c.PlacesOfOne), kinds: newKinds(time.Now()),
+	f := &Fairness{seats: c.Seats, places: execution.New(c.Places, c.PlacesOfOne).Share(1), kinds: newKinds(time.Now()),
 		levels: map[string]*Level{}}
 	f.schemas = func() (*schemaSet, error) { return noSchemas, nil }
 	f.specs = func() (*levelSet, error) { return noLevels, nil }
@@ -165,7 +165,7 @@ func (f *Fairness) digest() *config {
 	for name, spec := range specs {
 		l := f.levels[name]
 		if l == nil {
-			l = newLevel(now, spec, f.limiter.Band(), f.kinds)
+			l = newLevel(now, spec, f.places.Band(), f.kinds)
 			f.levels[name] = l
 		}
 		l.spec, l.quiescing, l.uidHeader = spec, false, []string{spec.UID}
@@ -432,4 +432,4 @@ func (c Class) Enter(ctx context.Context, t *Ticket, p *execution.Place) error {
 }
 
 // Places returns the figures of the places.
-func (f *Fairness) Places() execution.Figures { return f.limiter.Figures() }
+func (f *Fairness) Places() execution.Figures { return f.places.Figures() }

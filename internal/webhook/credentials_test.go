@@ -27,7 +27,7 @@ func TestCredentialsAreReadOutside(t *testing.T) {
 	c := Clients{Credentials: &Credentials{rest: &user{TokenFile: token}}}
 	var place execution.Place
 	ctx := execution.With(t.Context(), &place)
-	if err := place.Enter(ctx, execution.New(1, 1).Band(), 1); err != nil {
+	if err := place.Enter(ctx, execution.New(1, 1).Share(1).Band(), 1); err != nil {
 		t.Fatal(err)
 	}
 	defer place.Exit()
