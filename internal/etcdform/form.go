@@ -64,6 +64,8 @@ func New(registry *engine.Registry, mediaType string) *Form {
 		switch {
 		case p.path == definitions:
 			p.values = definition
+		case r.Stored.Custom:
+			p.values = sorted
 		case mediaType == JSON, p.path == apiServices: // the reference stores APIServices as JSON in any case
 			p.values = goJSON
 		}

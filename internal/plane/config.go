@@ -24,6 +24,7 @@ import (
 	"plinth/internal/httpapi"
 	"plinth/internal/initial"
 	"plinth/internal/nodes"
+	"plinth/internal/planes/kind"
 	"plinth/internal/storage"
 	"plinth/internal/webhook"
 )
@@ -90,6 +91,8 @@ type Config struct {
 	// Handlers makes the pages beside the API, when the plane's parts are there; nil: there are none.
 	Handlers func(*Plane) (map[string]http.Handler, error)
 	Console  bool // serve the console, and what it asks (packages console and reviews)
+	// Planes connects the type Plane with the planes beside this one; nil: the type is not served.
+	Planes *kind.Config
 	// Issuers are those at which users of the console can sign in; nil if there are none.
 	Issuers *oidc.Reloader
 	// Certificate returns why clients cannot trust the certificate of the server, and Serving why it should get no

@@ -30,6 +30,7 @@ import (
 	"plinth/internal/gotypes"
 	"plinth/internal/initial"
 	"plinth/internal/nodes"
+	"plinth/internal/planes/kind"
 	"plinth/internal/reviews"
 	"plinth/internal/storage"
 	"plinth/internal/store"
@@ -107,6 +108,9 @@ func (p *Plane) openEngine(ctx context.Context) error {
 	if c.Console {
 		types = append(types, reviews.Resources(reviews.Config{Authority: c.Authority,
 			Engine: func() *engine.Engine { return p.Engine }, Types: func() *engine.Types { return p.Registry.Now() }})...)
+	}
+	if c.Planes != nil {
+		types = append(types, kind.Resource(*c.Planes))
 	}
 	p.Registry = engine.NewRegistry(types)
 	if p.Storage, err = c.Storage(ctx, p.Registry, definitions.Define); err != nil {

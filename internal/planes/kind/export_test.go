@@ -1,0 +1,4 @@
+package kind
+
+// Definition is the text of the definition.
+var Definition = definition

@@ -1,0 +1,104 @@
+package kind
+
+import (
+	"time"
+
+	"plinth/object"
+)
+
+// Spec is the spec of a plane.
+type Spec struct {
+	From     From // the zero From: it begins with the objects of a new server
+	ReadOnly bool
+	Weight   int32
+	Limits   Limits
+}
+
+// From names the plane with which another one begins. ResourceVersion is "" if that is as it was at the create.
+type From struct{ Name, ResourceVersion string }
+
+// Unlimited is a limit that is not set.
+const Unlimited = -1
+
+// Limits are those of a plane; Unlimited: there is none.
+type Limits struct {
+	Objects, Bytes int64
+	Requests       int32
+}
+
+// SpecOf reads the spec of a stored plane.
+func SpecOf(obj object.Value) Spec {
+	spec := obj.At("spec")
+	from, limits := spec.At("from"), spec.At("limits")
+	s := Spec{
+		From:     From{from.At("name").Str(), from.At("resourceVersion").Str()},
+		ReadOnly: spec.At("readOnly").Bool(), Weight: int32(max(spec.At("weight").Int(), 1)),
+		Limits: Limits{Objects: Unlimited, Bytes: Unlimited, Requests: Unlimited},
+	}
+	if v := limits.At("objects"); !v.IsNull() {
+		s.Limits.Objects = v.Int()
+	}
+	if v := limits.At("requests"); !v.IsNull() {
+		s.Limits.Requests = int32(v.Int())
+	}
+	if v := limits.At("bytes"); !v.IsNull() {
+		if q, err := quantityOf(v); err == nil { // it was validated
+			s.Limits.Bytes = q.Value()
+		}
+	}
+	return s
+}
+
+// Usage is what a plane has and costs, for its status.
+type Usage struct {
+	Objects, Bytes int64
+	Requests       int64 // since the server started
+	Memory         int64 // that belongs to it alone
+}
+
+// WithUsage is a status with what a plane has and costs.
+func WithUsage(status object.Value, u Usage) object.Value {
+	return status.With("objects", object.IntOf(u.Objects)).With("bytes", object.IntOf(u.Bytes)).
+		With("requests", object.IntOf(u.Requests)).With("memoryBytes", object.IntOf(u.Memory))
+}
+
+// Condition is a condition of a plane, without the time of its last transition.
+type Condition struct {
+	Type, Status, Reason, Message string
+	Generation                    int64 // of the plane that it was judged by; 0: of any
+}
+
+// WithCondition is a status with a condition, in the place of the one of its type. The time of the last transition is
+// now if the condition is new or has another status.
+func WithCondition(status object.Value, c Condition, now time.Time) object.Value {
+	all := status.At("conditions").Items()
+	at, since := len(all), timeOf(now)
+	for i, other := range all {
+		if other.At("type").Str() != c.Type {
+			continue
+		}
+		if at = i; other.At("status").Str() == c.Status {
+			since = other.At("lastTransitionTime")
+		}
+	}
+	v := object.Fields("type", object.StringOf(c.Type), "status", object.StringOf(c.Status), "reason",
+		object.StringOf(c.Reason), "message", object.StringOf(c.Message), "lastTransitionTime", since)
+	if c.Generation != 0 {
+		v = v.With("observedGeneration", object.IntOf(c.Generation))
+	}
+	changed := append(append([]object.Value(nil), all[:at]...), v)
+	if at < len(all) {
+		changed = append(changed, all[at+1:]...)
+	}
+	return status.With("conditions", object.ListOf(changed...))
+}
+
+// conditionStatus is the status of the condition of a type: True, False, Unknown, or "" if there is none.
+func conditionStatus(status object.Value, typ string) string {
+	for _, c := range status.At("conditions").Items() {
+		if c.At("type").Str() == typ {
+			return c.At("status").Str()
+		}
+	}
+	return ""
+}
