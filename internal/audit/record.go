@@ -12,6 +12,7 @@ import (
 type Asked struct {
 	ID         string
 	URI        string // as the client sent it
+	Plane      string // the name of the plane that the request is for; "": the first one
 	Attributes access.Attributes
 	Known      bool // the user was authenticated
 	SourceIPs  []string
@@ -33,6 +34,10 @@ type Record struct {
 	object   ObjectRef
 	status   Status
 }
+
+// PlaneAnnotation has, in all events of a request, the name of the plane that it is for. Those of the first plane have
+// none.
+const PlaneAnnotation = "plinth/plane"
 
 const (
 	maxUserAgent = 1024
@@ -82,6 +87,9 @@ func (a *Auditor) record(q *Asked) *Record {
 	}}
 	if q.Known {
 		r.event.user = t.User
+	}
+	if q.Plane != "" { // first, so that nothing within the plane can say otherwise (Annotate)
+		r.event.annotations = []annotation{{PlaneAnnotation, q.Plane}}
 	}
 	if t.IsResource {
 		r.object = ObjectRef{

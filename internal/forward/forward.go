@@ -37,6 +37,9 @@ type Target struct {
 	// Rewrite sets the headers X-Forwarded-*, and changes the URLs in Location headers and in HTML that name the other
 	// server, so that a client gets there through this one.
 	Rewrite bool
+	// Base comes before the path of the request in the URLs that its client knows, and so in those that Rewrite makes. ""
+	// is what there is without planes. It goes with Rewrite, and not with RequestPath.
+	Base string
 	// UpgradeOnly refuses a request that does not upgrade its connection.
 	UpgradeOnly bool
 	// RefuseRedirects answers 502 in place of a redirect.
@@ -80,6 +83,9 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		transport, upgraded := Upgrading(ctx, plain)
 		x.transport, w = transport, &hijacker{w, upgraded}
 	}
+	if t.Base != "" {
+		out.URL = below(t.Base, r.URL)
+	}
 	location := *t.URL
 	if !t.OwnQuery {
 		location.RawQuery = r.URL.RawQuery
@@ -99,6 +105,16 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		panic(http.ErrAbortHandler) // unless ReverseProxy has done so already
 	}
 	return convert(x.failed)
+}
+
+// below returns the URL of a request as its client knows it.
+func below(base string, u *url.URL) *url.URL {
+	sent := *u
+	sent.Path = base + u.Path
+	if u.RawPath != "" {
+		sent.RawPath = base + u.RawPath
+	}
+	return &sent
 }
 
 // exchange is one request on its way. It is the RoundTripper that ReverseProxy calls, and the one that is told of

@@ -14,6 +14,7 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
+	"plinth/internal/planes/route"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -56,9 +57,10 @@ func (rs *requestState) auditRefusal(why string) {
 
 // askedOf collects the values with which a record begins.
 func (rs *requestState) askedOf(known bool) *audit.Asked {
+	at := route.Of(rs.ctx)
 	return &audit.Asked{
-		ID: rs.auditID, URI: rs.r.URL.RequestURI(), Attributes: rs.asked, Known: known, SourceIPs: sourceIPs(rs.r),
-		UserAgent: rs.r.UserAgent(), At: rs.began, Long: rs.class == LongRunning,
+		ID: rs.auditID, URI: at.URI(rs.r.URL), Plane: at.Plane, Attributes: rs.asked, Known: known,
+		SourceIPs: sourceIPs(rs.r), UserAgent: rs.r.UserAgent(), At: rs.began, Long: rs.class == LongRunning,
 	}
 }
 

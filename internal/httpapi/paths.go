@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/discovery"
+	"plinth/internal/planes/route"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -146,7 +148,7 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 	}
 	if hash := first(rs.query(), "hash"); hash != "" && d.URL != "" {
 		if hash != d.ETag {
-			header.Set("Location", d.URL)
+			header.Set("Location", newestOf(rs.ctx, d))
 			header.Set("Content-Type", d.MediaType)
 			rs.WriteHeader(http.StatusMovedPermanently)
 			return nil
@@ -181,6 +183,16 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 		body = indented.Bytes()
 	}
 	return rs.whole(body)
+}
+
+// newestOf is where the newest version of a document is. Below the path of a plane it is relative to the URL of the
+// request, at which only the query is another one: so it also leads through a proxy that has added the path of the
+// plane (kubectl proxy --append-server-path).
+func newestOf(ctx context.Context, d *discovery.Document) string {
+	if _, query, ok := strings.Cut(d.URL, "?"); ok && route.Of(ctx).Base != "" {
+		return "?" + query
+	}
+	return d.URL
 }
 
 // page answers with a page.

@@ -18,6 +18,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/execution"
 	"plinth/internal/forward"
+	"plinth/internal/planes/route"
 	"plinth/object"
 )
 
@@ -192,8 +193,8 @@ func (n *Nodes) proxyPlain(w http.ResponseWriter, r *http.Request, asked *access
 func (n *Nodes) proxy(w http.ResponseWriter, r *http.Request, asked *access.Attributes, at *url.URL,
 	transport *http.Transport) error {
 	at.Path = utilnet.JoinPreservingTrailingSlash(at.Path, below(asked))
-	target := &forward.Target{URL: at, Transport: transport, Rewrite: true, BytesPerSecond: n.BytesPerSecond,
-		Logger: n.Logger}
+	target := &forward.Target{URL: at, Transport: transport, Rewrite: true, Base: route.Of(r.Context()).Base,
+		BytesPerSecond: n.BytesPerSecond, Logger: n.Logger}
 	return target.Forward(w, r)
 }
 
