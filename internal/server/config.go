@@ -100,6 +100,8 @@ type Serving struct {
 	PermitAddressSharing bool     // SO_REUSEADDR
 	PermitPortSharing    bool     // SO_REUSEPORT
 	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
+	// PlanesDomain has the host names of planes, NAME.PlanesDomain (package route). "": they have none.
+	PlanesDomain string
 }
 
 // Authentication says who may send requests, and by which credentials.
@@ -255,6 +257,7 @@ func (c *Config) validate() error {
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)
 	}
+	c.validatePlanesDomain(refuse)
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		refuse("--tls-cert-file and --tls-private-key-file go together")
 	}

@@ -86,6 +86,7 @@ func (c *Config) openCertificates(now time.Time, files *configfile.Files) (*cert
 		return nil, err
 	}
 	k.publish()
+	k.warnOfPlanesDomain()
 	return k, k.issueAdmin(now)
 }
 
@@ -386,6 +387,14 @@ func (k *certificates) issueServing(now time.Time) error {
 
 // hosts are the names and addresses for which the server's own certificate is valid.
 func (c *Config) hosts() []string {
+	if c.PlanesDomain == "" {
+		return c.ownHosts()
+	}
+	return append(c.ownHosts(), c.PlanesDomain, "*."+c.PlanesDomain)
+}
+
+// ownHosts are those of the server itself.
+func (c *Config) ownHosts() []string {
 	hosts := []string{
 		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local",
