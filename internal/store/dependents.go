@@ -40,10 +40,7 @@ func (p ownedBy) before(q ownedBy) bool {
 	if c := strings.Compare(p.uid, q.uid); c != 0 {
 		return c < 0
 	}
-	if c := strings.Compare(p.key.Resource, q.key.Resource); c != 0 {
-		return c < 0
-	}
-	return p.key.Name < q.key.Name
+	return p.key.before(q.key)
 }
 
 // owners returns the UIDs of the owners of a version; a nil version has none.
@@ -57,19 +54,16 @@ func (v *Version) owners() []string {
 // check fails where the index is not that of the live versions. It takes time in the number of versions.
 func (o *owners) check(live *versions) {
 	pairs := 0
-	live.collections.Scan(func(_ string, t *collection) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
-			for i, uid := range v.Sidecar.Owners {
-				if slices.Contains(v.Sidecar.Owners[:i], uid) {
-					continue
-				}
-				pairs++
-				if _, ok := o.pairs.Get(ownedBy{uid, v.Key}); !ok {
-					invariants.Fail("store: the index of owners does not have %s as a dependent of %q", v.Key, uid)
-				}
+	live.scan(func(v *Version) bool {
+		for i, uid := range v.Sidecar.Owners {
+			if slices.Contains(v.Sidecar.Owners[:i], uid) {
+				continue
 			}
-			return true
-		})
+			pairs++
+			if _, ok := o.pairs.Get(ownedBy{uid, v.Key}); !ok {
+				invariants.Fail("store: the index of owners does not have %s as a dependent of %q", v.Key, uid)
+			}
+		}
 		return true
 	})
 	if pairs != o.pairs.Len() {

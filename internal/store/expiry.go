@@ -1,147 +1,95 @@
 package store
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"plinth/internal/invariants"
 )
 
-// expiry is the live versions that expire, ordered by time in a binary heap. It belongs to the embedded writer: where
-// other processes write, expiry is theirs, too. The sequencer's seq guards it.
+// expiries is the index of the live versions that expire, by time. The embedded writer deletes by it: where other
+// processes write, expiry is theirs, too.
 //
-// A key is in it at most once, however often it is written: an update moves its entry. A heap with an entry for each
-// write, whose outdated ones are skipped when they are reached, grows with the number of writes, and Events are written
-// much more often than they expire. A change costs O(log n), the search for due entries as many steps as there are due
-// entries.
+// The problem: an entry for each write, whose outdated ones are skipped when they are reached, grows with the number of
+// writes, and Events are written much more often than they expire. So each change removes the entry of the old version,
+// which the old version itself names. It is a tree, and no heap, so that another state can begin with it (content).
 //
-//	byKey[k] exists  ⇔  live.get(k) has an expiry, with that time and revision
-//	heap[byKey[k].index] = byKey[k],  heap[i].at ≤ heap[2i+1].at, heap[2i+2].at
+//	{t, k} ∈ entries  ⇔  live.get(k).Sidecar.Expire = t ≠ 0
 //
 // A due object is not deleted yet: the sequencer deletes with the revision as a precondition, so an object that is
 // written again in between stays.
-type expiry struct {
-	heap  []*expiring
-	byKey map[Key]*expiring
+type expiries struct {
+	entries *btree.BTreeG[expiring]
 }
 
-// expiring is an entry of the heap: a key, its live version, and when that expires.
+// expiring says that the live version of a key expires at a time.
 type expiring struct {
-	key      Key
-	revision int64
-	at       time.Time
-	index    int // in the heap
+	at  int64 // nanoseconds since 1970: times that have a monotonic clock, too, have no order
+	key Key
 }
 
-// newExpiry is the expiry of these versions.
-func newExpiry(versions []*Version) expiry {
-	e := expiry{byKey: map[Key]*expiring{}}
-	for _, v := range versions {
-		e.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
+func newExpiries() expiries {
+	return expiries{btree.NewBTreeGOptions(expiring.before, btree.Options{Degree: degree, NoLocks: true})}
+}
+
+// before is the order of the entries: by time, then by key.
+func (e expiring) before(f expiring) bool {
+	if e.at != f.at {
+		return e.at < f.at
 	}
-	return e
+	return e.key.before(f.key)
 }
 
 // expires says whether a version expires; a nil version does not.
 func (v *Version) expires() bool { return v != nil && !v.Sidecar.Expire.IsZero() }
 
-// check fails where an invariant does not hold, given the live versions. It takes time in the number of versions. The
-// caller holds the state's mu, too.
-func (e *expiry) check(live *versions) {
-	for i, x := range e.heap {
-		v := live.get(x.key)
-		if x.index != i || e.byKey[x.key] != x || i > 0 && x.at.Before(e.heap[(i-1)/2].at) {
-			invariants.Fail("store: the heap of expiries is wrong at %d, %s at %s", i, x.key, x.at)
-		}
-		if v == nil || v.Revision != x.revision || !v.Sidecar.Expire.Equal(x.at) {
-			invariants.Fail("store: %s at %d expires at %s, and there is %v", x.key, x.revision, x.at, v)
+// change follows one change of a key.
+func (e *expiries) change(k Key, old, now *Version) {
+	if old.expires() {
+		if _, ok := e.entries.Delete(expiring{old.Sidecar.Expire.UnixNano(), k}); invariants.Enabled && !ok {
+			invariants.Fail("store: %s was not planned to expire at %s", k, old.Sidecar.Expire)
 		}
 	}
-	expire := 0
-	live.collections.Scan(func(_ string, t *collection) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
-			if v.expires() {
-				expire++
+	if now.expires() {
+		e.entries.Set(expiring{now.Sidecar.Expire.UnixNano(), now.Key})
+	}
+}
+
+// check fails where the index is not that of the live versions. It takes time in the number of versions.
+func (e *expiries) check(live *versions) {
+	n := 0
+	live.scan(func(v *Version) bool {
+		if v.expires() {
+			n++
+			if _, ok := e.entries.Get(expiring{v.Sidecar.Expire.UnixNano(), v.Key}); !ok {
+				invariants.Fail("store: %s expires at %s, and is not planned to", v.Key, v.Sidecar.Expire)
 			}
-			return true
-		})
+		}
 		return true
 	})
-	if expire != len(e.heap) || expire != len(e.byKey) {
-		invariants.Fail("store: %d versions expire, and %d of %d keys are planned",
-			expire, len(e.heap), len(e.byKey))
+	if n != e.entries.Len() {
+		invariants.Fail("store: %d versions expire, and %d are planned to", n, e.entries.Len())
 	}
 }
 
-// track follows one change of a key: its entry is added, moved or removed.
-func (e *expiry) track(r *Record) {
-	if !r.Old.expires() && !r.New.expires() {
-		return // most objects never do
-	}
-	old := e.byKey[r.Key]
-	switch {
-	case !r.New.expires():
-		if old != nil {
-			heap.Remove(e, old.index)
-			delete(e.byKey, r.Key)
+// due returns up to n keys of versions that have expired by now, those that expired first before the others. The
+// index is not changed; the deletions, once durable, remove the entries.
+func (e *expiries) due(now time.Time, n int) (due []Key) {
+	e.entries.Scan(func(x expiring) bool {
+		if len(due) == n || x.at > now.UnixNano() {
+			return false
 		}
-	// An update moves the entry: its time may be earlier or later than before.
-	case old != nil:
-		old.at, old.revision = r.New.Sidecar.Expire, r.Revision
-		heap.Fix(e, old.index)
-	default:
-		x := &expiring{key: r.Key, revision: r.Revision, at: r.New.Sidecar.Expire}
-		e.byKey[r.Key] = x
-		heap.Push(e, x)
-	}
-}
-
-// due returns up to n versions that have expired by now, as preconditions for deleting them. It walks down from the
-// top of the heap, and does not go below an entry that is not due: those below it are later. The heap is not changed;
-// the deletions, once durable, remove the entries (track).
-func (e *expiry) due(now time.Time, n int) []Precondition {
-	var due []Precondition
-	// The entries to look at: the top, and the children of each entry that is due.
-	walk := []int{0}
-	for len(walk) > 0 && len(due) < n {
-		i := walk[len(walk)-1]
-		walk = walk[:len(walk)-1]
-		if i >= len(e.heap) || e.heap[i].at.After(now) {
-			continue
-		}
-		due = append(due, Precondition{Key: e.heap[i].key, Revision: e.heap[i].revision})
-		walk = append(walk, 2*i+2, 2*i+1)
-	}
+		due = append(due, x.key)
+		return true
+	})
 	return due
 }
 
 // next is when the first version expires; zero when none does.
-func (e *expiry) next() time.Time {
-	if len(e.heap) == 0 {
-		return time.Time{}
+func (e *expiries) next() time.Time {
+	if first, ok := e.entries.Min(); ok {
+		return time.Unix(0, first.at)
 	}
-	return e.heap[0].at
-}
-
-// Len, Less, Swap, Push and Pop implement heap.Interface. Swap and Push keep the index of each entry, by which track
-// finds it.
-func (e *expiry) Len() int           { return len(e.heap) }
-func (e *expiry) Less(i, j int) bool { return e.heap[i].at.Before(e.heap[j].at) }
-func (e *expiry) Swap(i, j int) {
-	e.heap[i], e.heap[j] = e.heap[j], e.heap[i]
-	e.heap[i].index, e.heap[j].index = i, j
-}
-
-func (e *expiry) Push(x any) {
-	it := x.(*expiring)
-	it.index = len(e.heap)
-	e.heap = append(e.heap, it)
-}
-
-func (e *expiry) Pop() any {
-	last := len(e.heap) - 1
-	it := e.heap[last]
-	e.heap[last] = nil
-	e.heap = e.heap[:last]
-	return it
+	return time.Time{}
 }

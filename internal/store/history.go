@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"plinth/internal/invariants"
 )
@@ -94,9 +93,10 @@ func (r *Record) memory() int64 {
 //	every record after horizon that is not in memory is in the log
 //	memory = Σ r.memory() ≤ maxMemory after trim, or there are no records
 //	withMemos is the newest of all.records, and memoBytes = Σ memoBytesOf(r) over it
-//	marks ascend; horizon < their revisions ≤ newest revision
+//
+// The horizon follows that of the window, which all states of a log have in common.
 type history struct {
-	maxAge, maxBytes, maxMemory, maxMemoBytes int64
+	maxMemory, maxMemoBytes int64
 
 	feeds     map[string]*feed // by resource
 	all       *feed            // of all resources; not in feeds
@@ -106,8 +106,6 @@ type history struct {
 	opened    int64          // the revision at which the store was opened: memory holds no record up to it
 
 	horizon int64 // watches and snapshots may start from here on
-	marks   queue[Mark]
-	bytes   int64 // size of all changes ever made, see changeBytes
 }
 
 // feed is the history of one resource, or of all of them, and the cursors that wait for its next record. The state's
@@ -190,7 +188,6 @@ func (h *history) add(r *Record, woken []*group) []*group {
 	h.memory += r.memory()
 	h.withMemos.push(r)
 	h.memoBytes += memoBytesOf(r)
-	h.bytes += changeBytes(r)
 	return h.all.fire(r, f.fire(r, woken))
 }
 
@@ -217,21 +214,12 @@ func memoBytesOf(r *Record) int64 {
 	return int64(r.Old.Len()) + 100
 }
 
-// trim drops history outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
-// too old, or too many bytes ago; it clears memos above their bound; and it removes records from memory that are above
-// its bound, or not after the horizon. Time is an argument: the caller has the clock. Each record is dropped once, so
-// the cost is constant for each record added.
-func (h *history) trim(revision, now int64) {
-	h.mark(revision, now)
-	for h.marks.len() > 0 {
-		// The oldest mark stays as long as it is young enough, and fewer bytes than the bound were written since.
-		m := h.marks.at(0)
-		if m.Time > now-h.maxAge && h.bytes-m.Bytes < h.maxBytes {
-			break
-		}
-		h.horizon = max(h.horizon, m.Revision)
-		h.marks.pop()
-	}
+// trim drops history outside of the window, in three steps: it moves the horizon, which is no later than the newest
+// revision; it clears memos above their bound; and it removes records from memory that are above its bound, not after
+// the horizon, or not after floor, which the window says. Each record is dropped once, so the cost is constant for each
+// record added.
+func (h *history) trim(revision, horizon, floor int64) {
+	h.horizon = max(h.horizon, min(horizon, revision))
 	for h.withMemos.len() > 0 && h.memoBytes > h.maxMemoBytes {
 		// The oldest record with a memo: clients that keep up no longer need its encoded forms.
 		r := h.withMemos.pop()
@@ -241,7 +229,7 @@ func (h *history) trim(revision, now int64) {
 	for h.all.records.len() > 0 {
 		r := h.all.records.at(0)
 		// A revision leaves memory as a whole: a reader that finds floor before its position reads the rest in memory.
-		if h.memory <= h.maxMemory && r.Revision > h.horizon && r.Revision > h.all.floor {
+		if h.memory <= h.maxMemory && r.Revision > max(h.horizon, h.all.floor, floor) {
 			break
 		}
 		// The oldest record of all is the oldest one of its resource, so it is the first one in both feeds.
@@ -307,64 +295,8 @@ func (h *history) check(newest int64) {
 			invariants.Fail("store: record %d with a memo is not among the newest", r.Revision)
 		}
 	}
-	for i, last := 0, (Mark{Revision: h.horizon}); i < h.marks.len(); i++ {
-		m := h.marks.at(i)
-		if m.Revision <= last.Revision || m.Revision > newest || m.Bytes < last.Bytes || m.Bytes > h.bytes {
-			invariants.Fail("store: mark %+v after %+v, at %d after %d bytes", m, last, newest, h.bytes)
-		}
-		last = m
-	}
 	if memos != h.memoBytes {
 		invariants.Fail("store: memos of %d bytes, counted as %d", memos, h.memoBytes)
-	}
-}
-
-// mark adds a mark when the last one is far enough away. The age of the window is measured by marks, and not by the
-// times of all records: so the memory for it does not grow with the number of changes.
-//
-//	number of marks ≤ about 64 + 256,  error of the age ≤ maxAge/64, of the bytes ≤ maxBytes/256
-func (h *history) mark(revision, now int64) {
-	if n := h.marks.len(); n > 0 {
-		last := h.marks.at(n - 1)
-		if last.Revision == revision || now-last.Time < h.maxAge/64 && h.bytes-last.Bytes < h.maxBytes/256 {
-			return
-		}
-	} else if revision == h.horizon {
-		return
-	}
-	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
-}
-
-// due is the next time at which trim has work to do; zero if the passing of time changes nothing, because there are no
-// changes after the horizon.
-func (h *history) due(revision int64) time.Time {
-	if h.marks.len() == 0 {
-		if revision == h.horizon {
-			return time.Time{}
-		}
-		return time.Unix(0, 1) // at once: there are changes, and trim has not marked them yet
-	}
-	due := h.marks.at(0).Time + h.maxAge
-	if last := h.marks.at(h.marks.len() - 1); last.Revision < revision {
-		due = min(due, last.Time+h.maxAge/64) // the newest records need a mark, too
-	}
-	return time.Unix(0, due)
-}
-
-// window is the part of the history that a checkpoint stores; resume restores it.
-func (h *history) window() Window {
-	w := Window{Horizon: h.horizon, Bytes: h.bytes, Marks: make([]Mark, h.marks.len())}
-	for i := range w.Marks {
-		w.Marks[i] = h.marks.at(i)
-	}
-	return w
-}
-
-// resume restores what window returned.
-func (h *history) resume(w Window) {
-	h.horizon, h.bytes = w.Horizon, w.Bytes
-	for _, m := range w.Marks {
-		h.marks.push(m)
 	}
 }
 

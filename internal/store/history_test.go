@@ -124,8 +124,8 @@ func testPending(t *testing.T) {
 	if v, _ := s.Get(a); v.Revision != 3 {
 		t.Error(v)
 	}
-	if len(s.Writer.(*sequencer).pending) != 0 {
-		t.Errorf("%d writes are still pending", len(s.Writer.(*sequencer).pending))
+	if len(s.Writer.(*writer).pending) != 0 {
+		t.Errorf("%d writes are still pending", len(s.Writer.(*writer).pending))
 	}
 }
 

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -21,64 +19,25 @@ import (
 // held for each copy: states of one image may be made at the same time.
 //
 //	a node that two trees share is changed by neither
-//	indexed, expiring = the versions in collections that an index has other than by their resource, or that expire
 type Image struct {
 	revision int64
-	count    int
-	bytes    int64
-	indexed  []*Version // those with owners, and those that are undecrypted
-	expiring []*Version
 
-	mu          sync.Mutex // held to copy the trees
-	collections []*collection
+	mu sync.Mutex // held to copy the trees
+	content
 }
 
-// Image returns the live versions as they are now. It takes time in the number of objects, though little for each of
-// them: those that are indexed or expire are searched for once, so that no state has to.
+// Image returns the live versions as they are now. It copies roots, and takes the same time for any number of objects.
 func (s *State) Image() *Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The state may no longer change its nodes in place, which freeze records.
-	s.live.freeze()
-	return newImage(s.revision, s.live)
+	return &Image{revision: s.revision, content: s.fork()}
 }
 
-// newImage makes an image of versions. The caller has a lock for their trees.
-func newImage(revision int64, of *versions) *Image {
-	img := &Image{revision: revision, count: of.count, bytes: of.bytes}
-	of.collections.Scan(func(_ string, t *collection) bool {
-		img.collections = append(img.collections, t.copy())
-		t.names.Scan(func(_ string, v *Version) bool {
-			if v.indexed() {
-				img.indexed = append(img.indexed, v)
-			}
-			if v.expires() {
-				img.expiring = append(img.expiring, v)
-			}
-			return true
-		})
-		return true
-	})
-	return img
-}
-
-// indexed says whether an index has the version by what its sidecar says.
-func (v *Version) indexed() bool { return len(v.Sidecar.Owners) > 0 || v.Sidecar.Undecrypted }
-
-// copy returns a collection with a tree of its own, which shares its nodes with that of t.
-func (t *collection) copy() *collection {
-	return &collection{resource: t.resource, names: t.names.Copy(), changed: t.changed}
-}
-
-// copies returns collections with trees that belong to the caller.
-func (img *Image) copies() []*collection {
+// copy returns the content with trees that belong to the caller.
+func (img *Image) copy() content {
 	img.mu.Lock()
 	defer img.mu.Unlock()
-	all := make([]*collection, len(img.collections))
-	for i, t := range img.collections {
-		all[i] = t.copy()
-	}
-	return all
+	return img.fork()
 }
 
 // Revision is that of the state when the image was made.
@@ -87,29 +46,29 @@ func (img *Image) Revision() int64 { return img.revision }
 // Versions yields the versions of a resource, in the order of their names.
 func (img *Image) Versions(resource string) iter.Seq[*Version] {
 	return func(yield func(*Version) bool) {
-		for _, t := range img.copies() {
-			if t.resource == resource {
-				t.names.Scan(func(_ string, v *Version) bool { return yield(v) })
-			}
+		c := img.copy()
+		if t, ok := c.live.collections.Get(resource); ok {
+			t.names.Scan(func(_ string, v *Version) bool { return yield(v) })
 		}
 	}
 }
 
+// All yields all versions, ordered by resource and name.
+func (img *Image) All(yield func(*Version) bool) {
+	c := img.copy()
+	c.live.scan(yield)
+}
+
 // Before returns the image as it was before these records, which are all changes since a revision, oldest first.
 func (img *Image) Before(records []*Record) *Image {
-	live := newVersions()
-	for _, t := range img.copies() {
-		live.collections.Set(t.resource, t)
-	}
-	live.count, live.bytes = img.count, img.bytes
-	revision := img.revision
+	c, revision := img.copy(), img.revision
 	for _, r := range slices.Backward(records) {
 		if !r.empty() {
-			live.set(r.Key, r.Old, img.revision)
+			c.set(r.Key, r.New, r.Old, img.revision)
 		}
 		revision = r.Revision - 1
 	}
-	return newImage(revision, live)
+	return &Image{revision: revision, content: c}
 }
 
 // Checkpoint returns the image as the beginning of a log. Its revision is at least after, so that a store can begin
@@ -119,46 +78,23 @@ func (img *Image) Checkpoint(after int64) *Checkpoint {
 	revision := max(img.revision, after)
 	return &Checkpoint{Revision: revision, Window: Window{Horizon: revision}, image: img,
 		Versions: func(yield func(*Version, error) bool) {
-			for _, t := range img.copies() {
-				more := true
-				t.names.Scan(func(_ string, v *Version) bool {
-					more = yield(v, nil)
-					return more
-				})
-				if !more {
-					return
-				}
-			}
+			img.All(func(v *Version) bool { return yield(v, nil) })
 		}}
 }
 
-// loadImage makes the versions of an image those of a new state, with the indexes (State.index), and returns those
-// that expire. Versions that no index has are not looked at. The log has no commits after an image.
-func (s *State) loadImage(from *Checkpoint) (expire []*Version, err error) {
-	img := from.image
-	for _, t := range img.copies() {
-		// The image has no deletions, and clients may have seen newer revisions than its own.
-		t.changed = from.Revision
-		s.live.collections.Set(t.resource, t)
-	}
-	s.live.count, s.live.bytes, s.live.since = img.count, img.bytes, from.Revision
-	s.revision = from.Revision
-	s.history.resume(from.Window)
-	for _, v := range img.indexed {
-		s.index(v.Key, nil, v, v.Revision)
-	}
-	if rules, ok := s.live.collections.Get(s.config.Rules); ok {
-		rules.names.Scan(func(_ string, v *Version) bool {
-			if !v.indexed() { // the others are indexed already
-				s.index(v.Key, nil, v, v.Revision)
-			}
-			return true
-		})
-	}
-	if s.log == nil {
-		return img.expiring, nil
-	}
-	return img.expiring, s.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
-		return fmt.Errorf("store: commit %d to %d follows an image", c.First(), c.Revision)
+// begin is the content of a state that begins with the image at a revision. The log has no commits after it.
+func (img *Image) begin(revision int64) content {
+	c := img.copy()
+	// The image has no deletions, and clients may have seen newer revisions than its own.
+	var all []*collection
+	c.live.collections.Scan(func(_ string, t *collection) bool {
+		all = append(all, t)
+		return true
 	})
+	for _, t := range all {
+		c.live.collections.Set(t.resource, &collection{
+			resource: t.resource, epoch: c.live.epoch, names: t.names.Copy(), changed: revision})
+	}
+	c.live.since, c.live.frozen = revision, nil
+	return c
 }

@@ -62,7 +62,7 @@ func (s *Store) contents(t *testing.T) string {
 // Stores that begin with one image, in parallel, have what it has, with the indexes, and none sees what another one
 // writes, the first one included.
 func TestImage(t *testing.T) {
-	first := openImage(t, newImage(FirstRevision, newVersions()), 0)
+	first := openImage(t, &Image{revision: FirstRevision, content: newContent()}, 0)
 	for i := range 500 {
 		first.put(t, "a", fmt.Sprintf("m/%d", i), "red 1")
 	}
@@ -115,14 +115,14 @@ func TestImage(t *testing.T) {
 	if got := openImage(t, img, 0).contents(t); got != whole {
 		t.Errorf("the image has\n%s\nwant\n%s", got, whole)
 	}
-	if writer := stores[1].Writer.(*sequencer); len(writer.expiry.byKey) != 1 {
-		t.Errorf("%d versions expire, want 1", len(writer.expiry.byKey))
+	if n := stores[1].expiries.entries.Len(); n != 1 {
+		t.Errorf("%d versions expire, want 1", n)
 	}
 }
 
 // A store that begins again with an image gives out no revision twice, and has no history from before.
 func TestImageAgain(t *testing.T) {
-	first := openImage(t, newImage(FirstRevision, newVersions()), 0)
+	first := openImage(t, &Image{revision: FirstRevision, content: newContent()}, 0)
 	first.put(t, "a", "n/1", "red 2")
 	img := first.Image()
 	first.put(t, "a", "n/2", "red 2")
@@ -150,7 +150,7 @@ func TestImageAgain(t *testing.T) {
 
 // Before is the image as it was earlier.
 func TestImageBefore(t *testing.T) {
-	s := openImage(t, newImage(FirstRevision, newVersions()), 0)
+	s := openImage(t, &Image{revision: FirstRevision, content: newContent()}, 0)
 	s.put(t, "a", "n/1", "red 1")
 	s.put(t, "b", "n/1", "owned 1")
 	whole, at := s.contents(t), s.Revision()

@@ -403,14 +403,11 @@ func (s *State) checkLedgers() {
 			continue
 		}
 		want := newSums()
-		s.live.collections.Scan(func(_ string, t *collection) bool {
-			t.names.Scan(func(name string, v *Version) bool {
-				if namespaceOf(v.Key) == namespace {
-					c := s.charge(v)
-					want.count(c.Class, l.sums.amounts(v, c), false)
-				}
-				return true
-			})
+		s.live.scan(func(v *Version) bool {
+			if namespaceOf(v.Key) == namespace {
+				c := s.charge(v)
+				want.count(c.Class, l.sums.amounts(v, c), false)
+			}
 			return true
 		})
 		for a, sum := range l.sums.of {

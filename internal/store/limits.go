@@ -114,7 +114,7 @@ func (s *State) otherRules(p *Limits) error {
 
 // within judges limits against what is durable and pending. If the reason for a refusal may be pending, it returns the
 // batch to wait for. The caller holds seq.
-func (w *sequencer) within(p *Limits) (last *batch, err error) {
+func (w *writer) within(p *Limits) (last *batch, err error) {
 	newest := int64(0)
 	err = w.state.within(p, w.pending, func(l *ledger) (*sums, error) {
 		s, pending := w.state, newSums()
@@ -124,7 +124,7 @@ func (w *sequencer) within(p *Limits) (last *batch, err error) {
 			}
 			live := s.live.get(k)
 			before, after := s.charge(live), s.charge(write.version)
-			if k.Resource == s.config.Rules && before.Rule != after.Rule {
+			if k.Resource == w.config.Rules && before.Rule != after.Rule {
 				last = write.batch
 				return nil, s.otherRules(p)
 			}

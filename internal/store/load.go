@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"plinth/internal/invariants"
 )
 
-// loader makes a new state of a checkpoint and the commits after it.
+// loader makes the states of a log: of a checkpoint and the commits after it.
 //
 // The problem: the server has to be ready half a second after its start, with tens of thousands of objects. A log lends
 // the data that it yields, so all data that stays has to be copied, and most of the time goes into these copies: the
@@ -27,13 +29,41 @@ import (
 // Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and computing their
 // sidecars would be wasted. Until then Sidecar has what the log has stored, and expires the expiry.
 //
-// The state is not shared yet, so no lock is taken.
+// A plane that begins with another one's content needs its indexes, too, so that content is brought up to date before
+// (settle). From then on dirty has the keys that were changed since, with the versions that the indexes have:
+//
+//	settled  ⇒  the indexes are those of live, but for the keys in dirty, for which they have dirty[k]
+//	not settled  ⇒  the indexes are empty, and dirty too
+//
+// So the content of ten thousand planes that begin with the same one costs ten thousand roots and what each has of its
+// own. Nothing is shared with others yet, so no lock is taken.
 type loader struct {
-	state   *State
-	expires map[Key]time.Time // of the live versions that expire
-	// stored has, for each Form and SealedBy, a sidecar with only these set, which versions share until describe.
-	stored map[stored]*Sidecar
-	copies copier
+	config *Config
+	log    Replayer
+	window *window
+	packer *packer
+	planes map[string]*loading
+	// stored has, for each Form and SealedBy, a sidecar with only these set, which versions share until they are described.
+	stored   map[stored]*Sidecar
+	copies   copier
+	revision int64
+	replayed int64 // bytes of the changes after the checkpoint
+	layered  int64 // bytes of the layers in the checkpoint
+
+	states map[string]*State // the result, by plane
+}
+
+// loading is a state that is being loaded.
+type loading struct {
+	plane string
+	content
+	origin   *origin
+	revision int64
+	begun    int64
+	resting  int64             // see Layer
+	expires  map[Key]time.Time // of the versions that are not described and expire
+	settled  bool
+	dirty    map[Key]*Version // nil while the indexes are empty
 }
 
 // stored is what most versions have in common of that which is not part of their bytes.
@@ -42,111 +72,246 @@ type stored struct {
 	sealedBy uint32
 }
 
-// load brings a new state to the end of its log: versions, indexes, revision and window. It returns the versions that
-// expire. After an error the state cannot be used.
-func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
-	if from.image != nil {
-		expire, err = s.loadImage(from)
-	} else {
-		expire, err = s.loadCheckpoint(from)
-	}
-	if err != nil {
-		return nil, err
-	}
-	h := &s.history
-	// The replay fills no feeds: history from before the start is read from the log, and memory begins with the next
-	// commit.
-	h.opened, h.all.floor = s.revision, s.revision
-	h.trim(s.revision, s.config.Now().UnixNano())
-	// Last, as it may move the horizon further than trim has.
-	if err := s.findHorizon(); err != nil {
-		return nil, err
-	}
-	if invariants.Enabled {
-		s.check()
-	}
-	return expire, nil
+func newLoader(c *Config, log Replayer) *loader {
+	l := &loader{config: c, log: log, window: newWindow(c), planes: map[string]*loading{}, stored: map[stored]*Sidecar{},
+		packer: newPacker()}
+	l.copies.packer = l.packer
+	return l
 }
 
-// loadCheckpoint copies the versions of a checkpoint and of the commits after it.
-func (s *State) loadCheckpoint(from *Checkpoint) (expire []*Version, err error) {
-	l := &loader{state: s, expires: map[Key]time.Time{}, stored: map[stored]*Sidecar{},
-		copies: copier{packer: &s.packer}}
-	err = l.read(from)
+// load makes the states as of the end of the log. After an error none can be used.
+func (l *loader) load(from *Checkpoint) error {
+	err := l.read(from)
 	l.copies.finish()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l.describe()
-	for k := range l.expires {
-		expire = append(expire, s.live.get(k))
+	l.states = make(map[string]*State, len(l.planes))
+	for plane, p := range l.planes {
+		l.settle(p)
+		s := newState(l.config, l.window, l.packer, l.log, plane, p.content, p.revision)
+		s.origin, s.begun, s.resting = p.origin, p.begun, p.resting
+		l.states[plane] = s
 	}
-	return expire, nil
+	l.window.newest = l.revision
+	if err := l.window.begins(l.config.Now().UnixNano(), l.reaches); err != nil {
+		return err
+	}
+	for _, s := range l.states {
+		s.history.horizon = max(s.begun, min(l.window.horizon, s.revision))
+		if s.history.horizon < s.revision {
+			s.aging = true
+			l.window.aging[s] = struct{}{}
+		}
+		if invariants.Enabled {
+			s.check()
+		}
+	}
+	return nil
+}
+
+// reaches says whether the log has all commits after a revision.
+func (l *loader) reaches(after int64) (bool, error) {
+	err := reaches(context.Background(), l.log, after)
+	if errors.Is(err, ErrCompacted) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // read restores the versions of the checkpoint, and then the changes of each commit of the log.
 func (l *loader) read(from *Checkpoint) error {
-	s := l.state
+	l.revision = from.Revision
+	// The window is that from before the restart, continued by the times and sizes of the commits that follow.
+	l.window.resume(from.Window)
+	if err := l.readFirst(from); err != nil {
+		return err
+	}
+	if from.Layers != nil {
+		if err := l.readLayers(from.Layers); err != nil {
+			return err
+		}
+	}
+	if l.log == nil {
+		return nil
+	}
+	return l.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
+		if from.image != nil {
+			return fmt.Errorf("store: commit %d to %d follows an image", c.First(), c.Revision)
+		}
+		return l.commit(c)
+	})
+}
+
+// readFirst restores the content of the first plane, which has no origin.
+func (l *loader) readFirst(from *Checkpoint) error {
+	p := &loading{content: newContent(), revision: from.Revision, expires: map[Key]time.Time{}}
+	l.planes[""] = p
+	if from.image != nil {
+		p.content, p.settled, p.dirty = from.image.begin(from.Revision), true, map[Key]*Version{}
+		return nil
+	}
 	// A checkpoint has each key once.
 	for v, err := range from.Versions {
 		if err != nil {
 			return err
 		}
-		l.restore(v.Key, v, v.Revision)
+		l.restore(p, v.Key, v, v.Revision)
 	}
 	// A checkpoint has no deletions, so no collection is known to have been the same since before it.
-	s.live.collections.Scan(func(_ string, t *collection) bool {
+	p.live.collections.Scan(func(_ string, t *collection) bool {
 		t.changed = max(t.changed, from.Revision)
 		return true
 	})
-	// The window is that from before the restart, continued by the times and sizes of the commits that follow.
-	h := &s.history
-	h.resume(from.Window)
-	s.revision, s.live.since = from.Revision, from.Revision
-	if s.log == nil {
-		return nil
-	}
-	return s.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
-		if c.First() <= s.revision {
-			return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
+	p.live.since = from.Revision
+	return nil
+}
+
+// readLayers restores what the other planes have. A layer begins with the content of its origin.
+func (l *loader) readLayers(all iter.Seq2[*Layer, error]) error {
+	origins := map[int]*loading{}
+	for layer, err := range all {
+		if err != nil {
+			return err
 		}
-		for _, r := range c.Records {
-			if !r.empty() {
-				l.restore(r.Key, r.New, r.Revision)
-				s.replayed += changeBytes(r)
-				h.bytes += changeBytes(r)
+		plane := strings.Clone(layer.Plane)
+		p := &loading{plane: plane, content: newContent(), revision: layer.Revision, begun: layer.Begun,
+			resting: layer.Resting, expires: map[Key]time.Time{}}
+		if layer.Origin != 0 {
+			from := origins[layer.Origin]
+			if from == nil {
+				return fmt.Errorf("layer %d is the difference from %d, which is none", layer.Number, layer.Origin)
+			}
+			p.content, p.settled, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
+		}
+		changed := slices.Clone(layer.Collections)
+		for i := range changed {
+			changed[i].Resource = strings.Clone(changed[i].Resource)
+		}
+		p.live.since = layer.Since
+		for v, err := range layer.Versions {
+			if err != nil {
+				return err
+			}
+			if v.Sidecar == nil {
+				l.restore(p, v.Key, nil, 0)
+			} else {
+				l.layered += int64(v.Len())
+				l.restore(p, v.Key, v, v.Revision)
 			}
 		}
-		s.revision = c.Revision
-		h.mark(c.Revision, c.Time)
-		return nil
-	})
+		for _, c := range changed {
+			t := p.live.writable(c.Resource)
+			t.changed = max(t.changed, c.Changed)
+		}
+		switch {
+		case plane == "":
+			l.settle(p)
+			p.origin = originOf(&p.content, p.revision, p.origin)
+			origins[layer.Number] = p
+		case l.planes[plane] != nil:
+			return fmt.Errorf("there are two layers of the plane %q", plane)
+		default:
+			l.settle(p)
+			l.planes[plane] = p
+		}
+	}
+	return nil
+}
+
+// commit makes the changes of a commit, and begins or ends a plane.
+func (l *loader) commit(c *Commit) error {
+	if c.First() <= l.revision {
+		return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, l.revision)
+	}
+	p := l.planes[c.Plane]
+	if p == nil {
+		return fmt.Errorf("commit %d to %d is of the plane %q, which does not exist", c.First(), c.Revision, c.Plane)
+	}
+	bytes := int64(0)
+	for _, r := range c.Records {
+		if !r.empty() {
+			l.restore(p, r.Key, r.New, r.Revision)
+			bytes += changeBytes(r)
+		}
+	}
+	p.revision, l.revision = c.Revision, c.Revision
+	if b := c.Begins; b != nil {
+		more, err := l.begin(b, c.Revision)
+		if err != nil {
+			return fmt.Errorf("commit %d to %d: %w", c.First(), c.Revision, err)
+		}
+		bytes += more
+	}
+	if c.Ends != "" {
+		if l.planes[c.Ends] == nil {
+			return fmt.Errorf("commit %d to %d ends the plane %q, which does not exist", c.First(), c.Revision, c.Ends)
+		}
+		delete(l.planes, strings.Clone(c.Ends))
+	}
+	l.replayed += bytes
+	l.window.replayed(c, bytes)
+	return nil
+}
+
+// begin makes a plane with the content that its origin has now, and its first changes.
+func (l *loader) begin(b *Beginning, revision int64) (bytes int64, err error) {
+	plane := strings.Clone(b.Plane)
+	if l.planes[plane] != nil {
+		return 0, fmt.Errorf("it begins the plane %q, which exists", plane)
+	}
+	p := &loading{plane: plane, content: newContent(), expires: map[Key]time.Time{}, revision: revision, begun: revision}
+	if b.Origin != "" {
+		from := l.planes[b.Origin]
+		if from == nil {
+			return 0, fmt.Errorf("the plane %q begins with %q, which does not exist", plane, b.Origin)
+		}
+		l.settle(from)
+		from.origin = originOf(&from.content, from.revision, from.origin)
+		p.content, p.settled, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
+	}
+	l.planes[plane] = p
+	for _, r := range b.Records {
+		l.restore(p, r.Key, r.New, r.Revision)
+		bytes += changeBytes(r)
+	}
+	return bytes, nil
 }
 
 // restore makes a copy of a lent version the live one of its key; nil removes the key. The copy of a version that is
 // overwritten later is wasted; avoiding that would take a second pass over the log.
-func (l *loader) restore(k Key, lent *Version, revision int64) {
-	t := l.state.live.writable(k.Resource)
+func (l *loader) restore(p *loading, k Key, lent *Version, revision int64) {
+	t := p.live.writable(k.Resource)
 	t.changed = max(t.changed, revision)
+	old, found := t.names.Get(k.Name)
+	if found {
+		k = old.Key // one string for the name of all versions of an object
+	}
+	if p.settled {
+		if k = (Key{t.resource, k.Name}); !found {
+			k.Name = strings.Clone(k.Name)
+		}
+		if _, seen := p.dirty[k]; !seen {
+			p.dirty[k] = old
+		}
+	}
 	if lent == nil {
 		t.names.Delete(k.Name)
-		delete(l.expires, k)
+		delete(p.expires, k)
 		return
 	}
-	// One string for the resource of a whole collection, and one for the name of all versions of an object.
-	v := &Version{Key: Key{Resource: t.resource}, Revision: revision}
-	if old, ok := t.names.Get(k.Name); ok {
-		v.Key.Name = old.Key.Name
-	} else {
+	// One string for the resource of a whole collection, too.
+	v := &Version{Key: Key{Resource: t.resource, Name: k.Name}, Revision: revision}
+	if !found && !p.settled {
 		v.Key.Name = strings.Clone(k.Name)
 	}
 	t.names.Set(v.Key.Name, v)
 	// The version is in its place already; only its bytes follow.
-	l.copies.add(v, lent.Data())
+	l.copies.add(p.plane, v, lent.Data())
 	if lent.Sidecar.Expire.IsZero() {
-		delete(l.expires, v.Key)
+		delete(p.expires, v.Key)
 	} else {
-		l.expires[v.Key] = lent.Sidecar.Expire
+		p.expires[v.Key] = lent.Sidecar.Expire
 	}
 	current := stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}
 	if why := lent.Sidecar.Unreadable; why != nil { // a reason of its own
@@ -157,60 +322,79 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	}
 }
 
-// describe computes the sidecars of the live versions, in parallel, and from them the indexes.
-func (l *loader) describe() {
-	s := l.state
-	var live []*Version
-	s.live.collections.Scan(func(_ string, t *collection) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
+// settle computes the sidecars of the versions that were restored, and brings the indexes up to date.
+func (l *loader) settle(p *loading) {
+	if p.settled && len(p.dirty) == 0 {
+		return
+	}
+	l.copies.finish()
+	if !p.settled {
+		var live []*Version
+		p.live.scan(func(v *Version) bool {
 			// Counted here and not in restore, where most versions are overwritten by later ones.
 			live = append(live, v)
-			s.live.bytes += int64(v.Len())
+			p.live.bytes += int64(v.Len())
 			return true
 		})
-		return true
-	})
-	s.live.count = len(live)
-	workers := runtime.GOMAXPROCS(0)
+		p.live.count = len(live)
+		l.describe(p, live)
+		// The indexes are filled by one goroutine: they are not safe for several.
+		for _, v := range live {
+			p.index(v.Key, nil, v)
+		}
+		p.settled, p.dirty = true, map[Key]*Version{}
+		return
+	}
+	changed := make([]*Version, 0, len(p.dirty))
+	for k := range p.dirty {
+		if v := p.live.get(k); v != nil {
+			changed = append(changed, v)
+		}
+	}
+	l.describe(p, changed)
+	for k, old := range p.dirty {
+		now := p.live.get(k)
+		if old != nil {
+			p.live.count--
+			p.live.bytes -= int64(old.Len())
+		}
+		if now != nil {
+			p.live.count++
+			p.live.bytes += int64(now.Len())
+		}
+		p.index(k, old, now)
+	}
+	clear(p.dirty)
+}
+
+// describe computes the sidecars of versions, in parallel if there are many.
+func (l *loader) describe(p *loading, versions []*Version) {
+	const few = 64
+	workers := min(runtime.GOMAXPROCS(0), len(versions)/few+1)
+	if workers == 1 {
+		l.describePart(p, versions)
+		clear(p.expires)
+		return
+	}
 	var wait sync.WaitGroup
 	// Each worker has a separate part, so no lock is needed.
 	for w := range workers {
-		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
-		wait.Go(func() {
-			var buffer []byte
-			for _, v := range part {
-				current := *v.Sidecar
-				current.Expire = l.expires[v.Key]
-				data := v.DataIn(buffer[:0])
-				v.Sidecar = s.DescribeStored(v.Key, data, &current)
-				if v.base != nil {
-					buffer = data
-				}
-			}
-		})
+		part := versions[len(versions)*w/workers : len(versions)*(w+1)/workers]
+		wait.Go(func() { l.describePart(p, part) })
 	}
 	wait.Wait()
-	// The indexes are filled by one goroutine: they are not safe for several.
-	for _, v := range live {
-		s.index(v.Key, nil, v, v.Revision)
-	}
+	clear(p.expires)
 }
 
-// findHorizon moves the horizon to the revision at which the log starts: files may have been removed that the
-// checkpoint's window includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision
-// whose history no longer exists, and fail later.
-func (s *State) findHorizon() error {
-	h := &s.history
-	for {
-		err := s.reaches(context.Background(), h.horizon)
-		switch {
-		case !errors.Is(err, ErrCompacted):
-			return err
-		case h.marks.len() > 0:
-			h.horizon = max(h.horizon, h.marks.pop().Revision)
-		default:
-			h.horizon = s.revision
-			return nil
+func (l *loader) describePart(p *loading, versions []*Version) {
+	var buffer []byte
+	for _, v := range versions {
+		current := *v.Sidecar
+		current.Expire = p.expires[v.Key]
+		data := v.DataIn(buffer[:0])
+		v.Sidecar = l.config.describeStored(v.Key, data, &current)
+		if v.base != nil {
+			buffer = data
 		}
 	}
 }
@@ -242,11 +426,12 @@ type copier struct {
 type copyBatch struct {
 	bytes    []byte
 	versions []*Version
+	planes   []string
 	ends     []int
 }
 
 // add reads lent, which the caller may reuse when it returns, and later gives v a copy of it.
-func (c *copier) add(v *Version, lent []byte) {
+func (c *copier) add(plane string, v *Version, lent []byte) {
 	if c.filling == nil {
 		c.filling = &copyBatch{}
 		c.made = 1
@@ -257,6 +442,7 @@ func (c *copier) add(v *Version, lent []byte) {
 	}
 	b.bytes = append(b.bytes, lent...)
 	b.versions = append(b.versions, v)
+	b.planes = append(b.planes, plane)
 	b.ends = append(b.ends, len(b.bytes))
 }
 
@@ -291,15 +477,15 @@ func (c *copier) next() *copyBatch {
 func (b *copyBatch) copy(packer *packer) {
 	begin := 0
 	for i, v := range b.versions {
-		packer.set(v, b.bytes[begin:b.ends[i]], true)
+		packer.set(b.planes[i], v, b.bytes[begin:b.ends[i]], true)
 		begin = b.ends[i]
 	}
 	clear(b.versions)
-	b.bytes, b.versions, b.ends = b.bytes[:0], b.versions[:0], b.ends[:0]
+	b.bytes, b.versions, b.planes, b.ends = b.bytes[:0], b.versions[:0], b.planes[:0], b.ends[:0]
 }
 
-// finish returns when all versions have their bytes. It is called once, also after an error, or the workers would
-// wait for ever.
+// finish returns when all versions have their bytes. It is called also after an error, or the workers would
+// wait for ever. It may be used again afterwards.
 func (c *copier) finish() {
 	if c.filling != nil {
 		c.filling.copy(c.packer)
@@ -308,5 +494,6 @@ func (c *copier) finish() {
 	if c.full != nil {
 		close(c.full)
 		c.work.Wait()
+		c.full, c.free = nil, nil
 	}
 }

@@ -19,16 +19,34 @@ type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
 	Records  []*Record
+	// Plane is whose objects the records change: the ID of a plane, "" for the first one. All other planes begin and end
+	// with a commit of the first one.
+	Plane  string
+	Begins *Beginning // the plane that begins with this commit; nil: none does
+	Ends   string     // the ID of the plane that ends with this commit; "": none does
 	// Seals are how the log encrypts the versions of each record; nil: it encrypts none. They are not stored.
 	Seals []*Seal
 }
 
 // First is the first revision of the range.
 func (c *Commit) First() int64 {
-	if len(c.Records) == 0 {
-		return c.Revision
+	switch {
+	case len(c.Records) > 0:
+		return c.Records[0].Revision
+	case c.Begins != nil && len(c.Begins.Records) > 0:
+		return c.Begins.Records[0].Revision
 	}
-	return c.Records[0].Revision
+	return c.Revision
+}
+
+// Beginning is how a plane begins: with all that another one has at that revision, and its own first changes.
+type Beginning struct {
+	Plane  string // its ID, which no other plane ever has
+	Origin string // the ID of the plane with whose objects it begins; "": with none
+	// Records are its first changes, with the last revisions of the commit. They have no old versions: what was before
+	// belongs to Origin, and nobody can have watched.
+	Records []*Record
+	Seals   []*Seal // as Commit.Seals
 }
 
 func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
@@ -41,10 +59,37 @@ const FirstRevision = 1
 type Checkpoint struct {
 	Revision int64
 	Window   Window
-	// Versions yields the live versions, ordered by resource and name. An error ends it.
+	// Versions yields the live versions of the first plane, ordered by resource and name. An error ends it.
 	Versions iter.Seq2[*Version, error]
+	// Layers yields what the other planes have, after Versions. Nil: there are no others.
+	Layers iter.Seq2[*Layer, error]
 
 	image *Image // has the same versions, which are then shared and not copied; nil: the checkpoint is of no image
+}
+
+// Layer is what a plane has, or what some have begun with, as the difference from another layer. It is lent, and its
+// Versions are read before the next layer.
+type Layer struct {
+	// Number counts the layers of a checkpoint from 1. Origin is the number of an earlier one, of which this one is the
+	// difference; 0: it is everything.
+	Number, Origin int
+	// Plane is the ID of the plane; "": no plane has it, but some layers are differences from it.
+	Plane    string
+	Revision int64 // of its last commit
+	Begun    int64 // the revision with which the plane has begun
+	Resting  int64 // see Store.Rest
+	Since    int64 // a resource without a collection has had no versions since this revision
+	// Collections are those that have changed since the origin, with the revisions of their last changes.
+	Collections []LayerCollection
+	// Versions are those that the origin has not, ordered by resource and name. One without a sidecar says that there is
+	// no version of its key, and the origin has one.
+	Versions iter.Seq2[*Version, error]
+}
+
+// LayerCollection is a collection of a layer, and when it has changed.
+type LayerCollection struct {
+	Resource string
+	Changed  int64
 }
 
 // EmptyCheckpoint is the checkpoint of an empty store.

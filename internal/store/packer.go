@@ -29,8 +29,20 @@ type base struct{ bytes []byte }
 //
 //	v.base ≠ nil  ⇒  256 ≤ v.Len() ≤ 32 KiB,  len(v.data) ≤ v.Len() / 2,  len(v.base.bytes) ≤ 2 × v.Len()
 //	the bytes of a base never change, and are not packed themselves
+//
+// All planes share the bound of the bases, and no base: what one has deleted is not kept in memory by another.
 type packer struct {
-	bases recent.Cache[Key, *base] // by like
+	bases recent.Cache[likeness, *base]
+}
+
+// likeness is what objects of a plane have in common that are like each other.
+type likeness struct {
+	plane string
+	like  Key
+}
+
+func newPacker() *packer {
+	return &packer{bases: recent.Cache[likeness, *base]{Limit: baseBytes / 2}}
 }
 
 const (
@@ -44,14 +56,14 @@ const (
 // changes them from now on.
 func (s *State) NewVersion(key Key, revision int64, data []byte, sidecar *Sidecar) *Version {
 	v := NewVersion(key, revision, nil, sidecar)
-	s.packer.set(v, data, false)
+	s.packer.set(s.plane, v, data, false)
 	return v
 }
 
-// set gives a version its bytes; lent says that the caller goes on to use them. It may be called concurrently.
-func (p *packer) set(v *Version, data []byte, lent bool) {
+// set gives a version of a plane its bytes; lent says that the caller goes on to use them. It may be called concurrently.
+func (p *packer) set(plane string, v *Version, data []byte, lent bool) {
 	if len(data) >= minPacked && len(data) <= delta.MaxLength {
-		like := like(v.Key)
+		like := likeness{plane, like(v.Key)}
 		known, ok := p.bases.Get(like)
 		if ok && len(known.bytes) <= 2*len(data) {
 			var buffer [1 << 10]byte

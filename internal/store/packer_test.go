@@ -17,13 +17,13 @@ func podText(template, name string) []byte {
 
 // Objects that are alike take little memory, and have the bytes that they were made with.
 func TestPacker(t *testing.T) {
-	p := packer{bases: recent.Cache[Key, *base]{Limit: 4 << 10}}
+	p := packer{bases: recent.Cache[likeness, *base]{Limit: 4 << 10}}
 	all, total := map[*Version]string{}, 0
 	add := func(name string, text []byte, packed bool) {
 		t.Helper()
 		v := &Version{Key: Key{"/pods", name}}
 		lent := bytes.Clone(text)
-		p.set(v, lent, true)
+		p.set("", v, lent, true)
 		clear(lent) // which the caller uses again
 		if (v.base != nil) != packed {
 			t.Errorf("%s is packed: %t", name, v.base != nil)
@@ -98,7 +98,7 @@ func TestDeltasOfAState(t *testing.T) {
 		t.Errorf("%d bytes are counted of three versions of %d", s.live.bytes, versions[0].Len())
 	}
 	// A state that begins with these versions, as with a checkpoint.
-	again, err := NewState(s.config, &Checkpoint{Revision: 3, Versions: func(yield func(*Version, error) bool) {
+	again, err := NewState(*s.config, &Checkpoint{Revision: 3, Versions: func(yield func(*Version, error) bool) {
 		var lent Version
 		for _, v := range versions {
 			lent.Lend(v.Key, v.Revision, v.Data(), &Sidecar{})

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
-	"plinth/internal/invariants"
 )
 
 // Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
@@ -58,7 +56,7 @@ func (s *State) Stale(v *Version) bool {
 // keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version: claims are
 // no objects. It returns before the checkpoint is written.
 func (s *Store) Reseal() {
-	w, embedded := s.Writer.(*sequencer)
+	w, embedded := s.Writer.(*writer)
 	if !embedded || !s.anyStale() {
 		return
 	}
@@ -76,11 +74,8 @@ func (s *State) anyStale() (found bool) {
 	s.mu.Lock()
 	collections := s.live.freeze()
 	s.mu.Unlock()
-	collections.Scan(func(_ string, t *collection) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
-			found = !v.Sidecar.Undecrypted && s.Stale(v)
-			return !found
-		})
+	scan(collections, func(v *Version) bool {
+		found = !v.Sidecar.Undecrypted && s.Stale(v)
 		return !found
 	})
 	return found
@@ -91,8 +86,8 @@ func (s *State) anyStale() (found bool) {
 //
 // A deletion needs the key as well, for the old version, but does not fail without: the log then has only that there
 // was a version.
-func (w *sequencer) seals(ctx context.Context, changes []Change, versions []*Version) ([]*Seal, error) {
-	sealing := w.state.config.Sealing
+func (w *writer) seals(ctx context.Context, changes []Change, versions []*Version) ([]*Seal, error) {
+	sealing := w.config.Sealing
 	if sealing == nil {
 		return nil, nil
 	}
@@ -132,62 +127,15 @@ func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted:
 
 func (e *SealError) Unwrap() error { return e.Err }
 
-// undecrypted is the index of the live versions that could not be decrypted. The state's mu guards keys.
-//
-// The problem: a version may come into the state undecrypted at any time: at the start, by a change of another process
-// while a plugin is away, by what is read again after changes were missed. Whoever brings it has no way to say later
-// that it can be read, and it would stay as it is for as long as nobody writes it. So that no way can be forgotten, it
-// is the state that notes it, for each change of a key (State.index):
-//
-//	k ∈ keys  ⇔  live.get(k).Sidecar.Undecrypted
-type undecrypted struct {
-	keys map[Key]bool
-	more chan struct{} // of capacity 1; receives when a key was added
-}
-
-// change follows a change of a key, whose live version now is; nil: there is none.
-func (u *undecrypted) change(k Key, now *Version) {
-	if now != nil && now.Sidecar.Undecrypted {
-		u.keys[now.Key] = true
-		notify(u.more)
-	} else if len(u.keys) > 0 {
-		delete(u.keys, k)
-	}
-}
-
-// check fails where the index is not that of the live versions. It takes time in the number of versions.
-func (u *undecrypted) check(live *versions) {
-	n := 0
-	live.collections.Scan(func(_ string, t *collection) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
-			if v.Sidecar.Undecrypted {
-				n++
-				if !u.keys[v.Key] {
-					invariants.Fail("store: %s is undecrypted, and is not looked for", v.Key)
-				}
-			}
-			return true
-		})
-		return true
-	})
-	if n != len(u.keys) {
-		invariants.Fail("store: %d versions are undecrypted, %d are looked for", n, len(u.keys))
-	}
-}
-
 // Undecrypted receives when a live version that could not be decrypted has been added. It is for the goroutine that
 // calls Recover.
-func (s *State) Undecrypted() <-chan struct{} { return s.undecrypted.more }
+func (s *State) Undecrypted() <-chan struct{} { return s.unread }
 
-// unread are the keys of the live versions that are undecrypted, in order.
-func (s *State) unread() []Key {
+// unreadKeys are the keys of the live versions that are undecrypted, in order.
+func (s *State) unreadKeys() []Key {
 	s.mu.RLock()
-	keys := slices.Collect(maps.Keys(s.undecrypted.keys))
-	s.mu.RUnlock()
-	slices.SortFunc(keys, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
-	})
-	return keys
+	defer s.mu.RUnlock()
+	return s.undecrypted.Items()
 }
 
 // recoverAtOnce is how many versions Recover writes in one commit.
@@ -204,7 +152,7 @@ func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 	if s.Others != nil { // it may not commit two of them together
 		atOnce = 1
 	}
-	for part := range slices.Chunk(s.unread(), atOnce) {
+	for part := range slices.Chunk(s.unreadKeys(), atOnce) {
 		n, failed := s.recover(ctx, part)
 		recovered, err = recovered+n, cmp.Or(err, failed)
 		// What cannot be encrypted now holds up nothing that another key encrypts.
@@ -213,7 +161,7 @@ func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 		}
 	}
 	s.mu.RLock()
-	left = len(s.undecrypted.keys)
+	left = s.undecrypted.Len()
 	s.mu.RUnlock()
 	return recovered, left, err
 }

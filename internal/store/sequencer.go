@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
 
 	"plinth/internal/execution"
 	"plinth/internal/invariants"
@@ -33,7 +38,8 @@ type pendingWrite struct {
 }
 
 // sequencer is the embedded writer: it checks preconditions, gives commits their revisions, and makes them durable in
-// a log. Only it applies commits to its state.
+// a log. Only it applies commits to its states.
+//
 // The problem: a sync of the disk takes far longer than all the rest of a commit, and a commit must not be visible or
 // reported before it is durable. One lock from the check of the preconditions to the end of the sync makes every commit
 // pay for a separate sync. Checking against the durable state alone, and syncing later, lets two commits of one key
@@ -48,8 +54,7 @@ type pendingWrite struct {
 // goroutine and wakes no other one.
 //
 //	latest(k) = pending[k] if there is one, else the live version
-//	state.revision < revision of every pending write ≤ next
-//	the commits of a batch follow one another without gaps; those that are appended begin with state.revision + 1
+//	the commits of a batch follow one another without gaps; those that are appended begin with synced + 1
 //	queue ≠ nil  ⇒  appending: this batch has a leader, or the one before it has one
 //
 // Example: A and B both update key k, which is at revision 7. A is sequenced first, as revision 8, and leads a batch.
@@ -62,16 +67,26 @@ type pendingWrite struct {
 // state shows only durable commits, and no more writes are accepted: the content of the disk is not known before it is
 // read again (fail).
 //
-// There are two locks, taken in this order: seq, and the state's mu. The live versions change with both held, so
+// A log may have the commits of several planes, each with a state and a writer of its own. They share the number line,
+// the batches and their syncs; what is pending, what expires and what is allowed is that of each. A plane begins and
+// ends with a commit of the first one: of an object that stands for it. So there is no plane without that object, and
+// none that has only a part of what it begins with.
+//
+//	synced < revision of every pending write ≤ next,  synced ≥ the revisions of all states
+//
+// There are two locks, taken in this order: seq, and a state's mu. The live versions change with both held, so
 // holding seq is enough to read them. Neither is held during Append.
 type sequencer struct {
-	state *State
-	log   Log
+	config *Config
+	log    Log
+	window *window
+	packer *packer
 
 	// seq guards the following.
 	seq       sync.Mutex
 	next      int64 // the newest revision given out
-	pending   map[Key]pendingWrite
+	synced    int64 // the newest revision in the log
+	writers   map[string]*writer
 	queue     *batch     // the batch that is filling; nil when no commit waits
 	appending bool       // a batch has a leader that has not finished
 	idle      *sync.Cond // over seq: appending became false
@@ -80,38 +95,66 @@ type sequencer struct {
 	full      bool       // the last append found the disk full
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
+	layered   int64 // bytes of the layers of the last checkpoint
 	resealing bool  // a checkpoint is due whatever the growth, see Store.Reseal
 
-	expiry   expiry        // the live versions that expire; seq guards it
-	expiring alarm         // deletes them when they have expired; seq guards expiring.at
-	grown    chan struct{} // of capacity 1; receives when a checkpoint is due
+	plans    *btree.BTreeG[plan] // when the writers have to delete what has expired
+	expiring alarm               // deletes the versions that have expired; seq guards expiring.at
+	grown    chan struct{}       // of capacity 1; receives when a checkpoint is due
 	quit     chan struct{}
 	wait     sync.WaitGroup
 }
 
-// newSequencer starts the writer of a state, with its goroutines for expiry and for compaction. What was replayed
-// counts as growth of the log, so that a server that is restarted often still writes checkpoints. expire is the live
-// versions that expire.
-func newSequencer(state *State, expire []*Version) *sequencer {
-	w := &sequencer{
-		state:   state,
-		log:     state.config.Log,
-		next:    state.revision,
-		pending: map[Key]pendingWrite{},
-		expiry:  newExpiry(expire),
-		growth:  state.replayed,
+// writer is the embedded writer of one plane. The lock seq guards its fields.
+//
+//	planned = when the first version of the plane expires, and plans has it; zero: none does
+type writer struct {
+	*sequencer
+	state   *State
+	pending map[Key]pendingWrite
+	bounds  Bounds
+	ending  bool // the end of the plane was sequenced
+	planned time.Time
+}
+
+// newSequencer starts the writer of the states that a loader has made, with its goroutines for the window, for expiry
+// and for compaction. What was replayed counts as growth of the log, so that a server that is restarted often still
+// writes checkpoints.
+func newSequencer(l *loader) *sequencer {
+	q := &sequencer{
+		config:  l.config,
+		log:     l.config.Log,
+		window:  l.window,
+		packer:  l.packer,
+		next:    l.revision,
+		synced:  l.revision,
+		writers: map[string]*writer{},
+		growth:  l.replayed,
+		layered: l.layered,
+		plans:   newPlans(),
 		grown:   make(chan struct{}, 1),
 		quit:    make(chan struct{}),
 	}
-	w.idle = sync.NewCond(&w.seq)
-	w.expiring.start(state.config.fakeClock, state.config.Now, w.expire)
-	w.wait.Go(w.compactor)
-	return w
+	for _, s := range l.states {
+		q.add(s)
+	}
+	q.idle = sync.NewCond(&q.seq)
+	q.window.start(q.config)
+	q.expiring.start(q.config.fakeClock, q.config.Now, q.expire)
+	q.wait.Go(q.compactor)
+	return q
+}
+
+// add begins to write to a state.
+func (w *sequencer) add(s *State) {
+	of := &writer{sequencer: w, state: s, pending: map[Key]pendingWrite{}}
+	w.writers[s.plane] = of
+	of.plan()
 }
 
 // Commit is Writer.Commit. New versions and their sidecars are made before the lock is taken; only the check and the
 // revisions need it.
-func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error) {
+func (w *writer) Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error) {
 	versions, err := w.versions(changes)
 	if err != nil {
 		return Revisions{}, err
@@ -120,8 +163,12 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	if err != nil {
 		return Revisions{}, err
 	}
-	t := w.sequence(ctx, pre, changes, versions, seals)
-	given := Revisions{First: firstOf(t.revision, len(changes)), Step: 1}
+	begins, err := w.beginning(ctx, changes)
+	if err != nil {
+		return Revisions{}, err
+	}
+	t := w.sequence(ctx, pre, changes, versions, seals, begins)
+	given := Revisions{First: t.first, Step: 1}
 	place := execution.From(ctx)
 	outside := place.Leave()
 	err = w.durable(ctx, &t)
@@ -151,7 +198,7 @@ func (w *sequencer) durable(ctx context.Context, t *ticket) error {
 }
 
 // versions makes the new versions of changes; those of deletions are nil.
-func (w *sequencer) versions(changes []Change) ([]*Version, error) {
+func (w *writer) versions(changes []Change) ([]*Version, error) {
 	if k, ok := duplicateKey(changes); ok {
 		return nil, fmt.Errorf("store: commit changes %s twice", k)
 	}
@@ -162,7 +209,7 @@ func (w *sequencer) versions(changes []Change) ([]*Version, error) {
 		}
 		// Outside of seq, as Describe may parse the bytes.
 		if ch.Sidecar == nil {
-			ch.Sidecar = w.state.config.Describe(ch.Key, ch.Data)
+			ch.Sidecar = w.config.Describe(ch.Key, ch.Data)
 		}
 		versions[i] = w.state.NewVersion(ch.Key, 0, ch.Data, ch.Sidecar)
 		if w.state.limited(ch.Key) {
@@ -190,10 +237,10 @@ func duplicateKey(changes []Change) (k Key, found bool) {
 
 // ticket is the place of a commit in the order of all commits, or the reason why it has none.
 type ticket struct {
-	revision int64  // the last one of the commit
-	batch    *batch // of the commit; with an error, the batch to wait for before the error is returned
-	lead     bool   // the caller is the leader of the batch and has to append it
-	err      error
+	first int64  // the first revision of the commit
+	batch *batch // of the commit; with an error, the batch to wait for before the error is returned
+	lead  bool   // the caller is the leader of the batch and has to append it
+	err   error
 }
 
 // sequence gives a commit its revisions and its place in the batch that is filling, unless a precondition does not
@@ -206,13 +253,16 @@ type ticket struct {
 //
 // The steps before it take any time, and may end after the deadline without having asked; those after it cannot be
 // undone, as other commits may be sequenced on top.
-func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version,
-	seals []*Seal) ticket {
+func (w *writer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version,
+	seals []*Seal, begins *beginning) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	// After a failure or Close no commit is sequenced. Those sequenced before are finished: Close waits for them.
 	if w.refused != nil {
 		return ticket{err: w.refused}
+	}
+	if w.ending {
+		return ticket{err: ErrClosed}
 	}
 	if err := ctx.Err(); err != nil {
 		return ticket{err: err}
@@ -221,20 +271,30 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 	if pending, err := w.check(pre); err != nil {
 		return ticket{err: err, batch: pending}
 	}
+	if err := w.allows(changes, versions); err != nil {
+		return ticket{err: err}
+	}
+	c := &Commit{Time: w.config.Now().UnixNano(), Plane: w.state.plane, Records: make([]*Record, 0, len(changes)),
+		Seals: seals}
+	if err := w.turns(c, changes, begins); err != nil {
+		return ticket{err: err}
+	}
 	// The batch that is filling, or a new one. It fills until its leader takes it out of queue.
 	b := w.queue
 	if b == nil {
 		b = &batch{lead: make(chan struct{}, 1), done: make(chan struct{})}
 		w.queue = b
 	}
-	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
+	first := w.next + 1
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
 	}
-	c.Seals = seals
+	if c.Begins != nil {
+		w.putBeginning(c.Begins, begins)
+	}
 	// A commit without changes takes a revision, too, so that its success can be distinguished from that of the commit
 	// before it.
-	if len(c.Records) == 0 {
+	if w.next < first {
 		w.next++
 	}
 	c.Revision = w.next
@@ -246,7 +306,7 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 	if invariants.Enabled {
 		w.checkPending()
 	}
-	return ticket{revision: c.Revision, batch: b, lead: lead}
+	return ticket{first: first, batch: b, lead: lead}
 }
 
 // checkPending fails where an invariant of the sequencer does not hold. The caller holds seq.
@@ -264,20 +324,22 @@ func (w *sequencer) checkPending() {
 				after, w.next, w.appending)
 		}
 	}
-	if len(w.pending) > 64 {
-		return
-	}
-	for k, p := range w.pending {
-		if p.revision <= w.state.revision || p.revision > w.next || p.version != nil &&
-			p.version.Revision != p.revision {
-			invariants.Fail("store: the write of %s at %d is pending, durable %d, newest %d",
-				k, p.revision, w.state.revision, w.next)
+	for _, of := range w.writers {
+		if len(of.pending) > 64 || len(w.writers) > 64 {
+			return
+		}
+		for k, p := range of.pending {
+			if p.revision <= w.synced || p.revision > w.next || p.version != nil &&
+				p.version.Revision != p.revision {
+				invariants.Fail("store: the write of %s at %d is pending, durable %d, newest %d",
+					k, p.revision, w.synced, w.next)
+			}
 		}
 	}
 }
 
 // put gives one change the next revision. The caller holds seq.
-func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
+func (w *writer) put(b *batch, c *Commit, k Key, v *Version) {
 	w.next++
 	// The old version is the one of the previous commit, durable or pending: the record of history must have it once both
 	// are durable.
@@ -294,7 +356,7 @@ func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 
 // check returns the error of the first precondition that does not hold, and, if the reason is a pending write, the
 // batch of that write. The caller holds seq.
-func (w *sequencer) check(pre []Precondition) (*batch, error) {
+func (w *writer) check(pre []Precondition) (*batch, error) {
 	for i := range pre {
 		if pre[i].Type == WithinLimits {
 			if pending, err := w.within(pre[i].Limits); err != nil {
@@ -311,7 +373,7 @@ func (w *sequencer) check(pre []Precondition) (*batch, error) {
 
 // latest returns the version of a key that the next commit finds: the newest one that was sequenced. The caller holds
 // seq.
-func (w *sequencer) latest(k Key) *Version {
+func (w *writer) latest(k Key) *Version {
 	if p, ok := w.pending[k]; ok {
 		return p.version
 	}
@@ -341,9 +403,9 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 //	before: w.queue = b, appending    after: b is done; appending ⇔ there is a next batch, which has its lead token
 func (w *sequencer) append(b *batch) {
 	w.seq.Lock()
-	if first := b.commits[0].First(); invariants.Enabled && (w.queue != b || first != w.state.revision+1) {
+	if first := b.commits[0].First(); invariants.Enabled && (w.queue != b || first != w.synced+1) {
 		invariants.Fail("store: a batch from %d is appended at revision %d, the one to fill: %t",
-			first, w.state.revision, w.queue == b)
+			first, w.synced, w.queue == b)
 	}
 	w.queue = nil
 	w.seq.Unlock()
@@ -364,7 +426,7 @@ func (w *sequencer) append(b *batch) {
 // and nothing would notice. So a panic is a failure of the batch, like that of the log.
 func (w *sequencer) finish(b *batch) {
 	if r := recover(); r != nil {
-		w.state.config.Logger.Error("a commit panicked", "panic", r, "stack", string(debug.Stack()))
+		w.config.Logger.Error("a commit panicked", "panic", r, "stack", string(debug.Stack()))
 		b.err = fmt.Errorf("panic: %v", r)
 	}
 	w.seq.Lock()
@@ -392,19 +454,22 @@ func (w *sequencer) finish(b *batch) {
 // If the disk was full, the log takes the next commits, which get the same revisions: nobody has seen them. After every
 // other error no more writes are accepted. The caller holds seq.
 func (w *sequencer) fail(b *batch) {
-	clear(w.pending)
+	for _, of := range w.writers {
+		clear(of.pending)
+		of.ending = false
+	}
 	err, reason := b.err, b.err
 	if errors.Is(err, ErrNoRoom) {
-		w.next = w.state.revision
+		w.next = w.synced
 		if !w.full { // once: the messages may be written to the same disk
-			w.state.config.Logger.Error("the disk is full; writes are refused until there is room", "error", err)
+			w.config.Logger.Error("the disk is full; writes are refused until there is room", "error", err)
 		}
 		w.full = true
 	} else {
 		w.broken = true
 		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
 		reason = w.refused
-		w.state.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
+		w.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
 	}
 	if next := w.queue; next != nil {
 		next.err = reason
@@ -413,15 +478,19 @@ func (w *sequencer) fail(b *batch) {
 	}
 }
 
-// checkRevisions fails unless commits follow the state without a gap, and each of their records has a revision of its
+// checkRevisions fails unless commits follow those in the log without a gap, and each of their records has a revision of its
 // own. The caller holds seq.
 func (w *sequencer) checkRevisions(commits []*Commit) {
-	next := w.state.revision + 1
+	next := w.synced + 1
 	for _, c := range commits {
 		if c.First() != next {
 			invariants.Fail("store: commit %d to %d does not begin with %d", c.First(), c.Revision, next)
 		}
-		for i, r := range c.Records {
+		records := c.Records
+		if c.Begins != nil {
+			records = slices.Concat(records, c.Begins.Records)
+		}
+		for i, r := range records {
 			if r.Revision != next+int64(i) {
 				invariants.Fail("store: commit %d to %d: record %d is of %d", c.First(), c.Revision, i, r.Revision)
 			}
@@ -430,21 +499,49 @@ func (w *sequencer) checkRevisions(commits []*Commit) {
 	}
 }
 
-// publish makes durable commits visible: it applies them to the state, and ends their pending writes. A key that was
+// publish makes durable commits visible: it applies them to their states, and ends their pending writes. A key that was
 // written again meanwhile stays pending. The caller holds seq, so no commit is sequenced between the two: it would
 // find neither the pending write nor the live version.
+//
+// Commits of one plane that follow one another are applied together, unless a plane begins or ends in between: what it
+// begins with is what the commits before have left.
 func (w *sequencer) publish(commits []*Commit) {
 	if invariants.Enabled {
 		w.checkRevisions(commits)
 	}
-	w.state.Apply(commits...)
+	w.synced = commits[len(commits)-1].Revision
 	if w.full {
 		w.full = false
-		w.state.config.Logger.Info("there is room on the disk again")
+		w.config.Logger.Info("there is room on the disk again")
 	}
+	for len(commits) > 0 {
+		n := 1
+		for n < len(commits) && commits[n].Plane == commits[0].Plane && !commits[n-1].turns() {
+			n++
+		}
+		last := commits[n-1]
+		w.writers[last.Plane].publish(commits[:n])
+		if last.Begins != nil {
+			w.begin(last.Begins, last.Revision)
+		}
+		if last.Ends != "" {
+			w.end(last.Ends)
+		}
+		commits = commits[n:]
+	}
+	if w.grewEnough() {
+		notify(w.grown)
+	}
+	if invariants.Enabled {
+		w.checkPending()
+	}
+}
+
+// publish is sequencer.publish for commits of one plane.
+func (w *writer) publish(commits []*Commit) {
+	w.state.Apply(commits...)
 	for _, c := range commits {
 		for _, r := range c.Records {
-			w.expiry.track(r)
 			// A later commit may have written the key again; its write is still pending.
 			if w.pending[r.Key].revision == r.Revision {
 				delete(w.pending, r.Key)
@@ -454,27 +551,7 @@ func (w *sequencer) publish(commits []*Commit) {
 			}
 		}
 	}
-	if next := w.expiry.next(); !next.IsZero() && w.expiring.laterThan(next) {
-		notify(w.expiring.recheck)
-	}
-	if w.grewEnough() {
-		notify(w.grown)
-	}
-	if invariants.Enabled {
-		w.checkPending()
-		w.checkExpiry()
-	}
-}
-
-// checkExpiry fails where the versions that expire are not those of the state; as State.check, for a large state only
-// from time to time. The caller holds seq.
-func (w *sequencer) checkExpiry() {
-	s := w.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.live.count <= 32 || s.revision%1024 == 0 {
-		w.expiry.check(s.live)
-	}
+	w.plan()
 }
 
 // Healthy returns why no more writes are accepted; nil while they are.
@@ -484,8 +561,12 @@ func (w *sequencer) Healthy() error {
 	return w.refused
 }
 
-// Close is Writer.Close. It closes the log, too. A second call waits for the first one's last batch and returns nil.
-func (w *sequencer) Close() error {
+// Close is Writer.Close. That of the first plane closes the log, too, with all states; those of the others do nothing,
+// as their states end with them. A second call waits for the first one's last batch and returns nil.
+func (w *writer) Close() error {
+	if w.state.plane != "" {
+		return nil
+	}
 	w.seq.Lock()
 	again := w.closed
 	w.closed = true
@@ -494,11 +575,15 @@ func (w *sequencer) Close() error {
 	for w.appending {
 		w.idle.Wait()
 	}
+	writers := slices.Collect(maps.Values(w.writers))
 	w.seq.Unlock()
 	if again {
 		return nil
 	}
-	w.state.End()
+	for _, of := range writers {
+		of.state.End()
+	}
+	w.window.stop()
 	w.expiring.stop()
 	close(w.quit)
 	w.wait.Wait()

@@ -266,13 +266,4 @@ func (sn *Snapshot) undo(k Key, v *Version) {
 }
 
 // Scan yields all versions of a snapshot of all resources, ordered by resource and name.
-func (sn *Snapshot) Scan(yield func(*Version) bool) {
-	sn.collections.Scan(func(_ string, t *collection) (more bool) {
-		more = true
-		t.names.Scan(func(_ string, v *Version) bool {
-			more = yield(v)
-			return more
-		})
-		return more
-	})
-}
+func (sn *Snapshot) Scan(yield func(*Version) bool) { scan(sn.collections, yield) }

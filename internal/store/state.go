@@ -11,7 +11,6 @@ import (
 
 	"plinth/internal/execution"
 	"plinth/internal/invariants"
-	"plinth/internal/recent"
 )
 
 // Config configures a State, and the embedded writer of Open.
@@ -31,6 +30,9 @@ type Config struct {
 	Charge func(*Version) *Charge
 	// Rules is the resource whose versions set limits.
 	Rules string
+	// PlaneResources are the resources whose objects stand for planes in the log: with the creation of one a plane begins
+	// (Change.Begin), which has the UID of the object as its ID and ends with its deletion.
+	PlaneResources []string
 	// Sealing says which versions the log encrypts; nil: none. The log has it, too.
 	Sealing Sealing
 	// HistoryAge and HistoryBytes limit the window, whichever ends first. Defaults: 5 min and 512 MiB.
@@ -106,67 +108,85 @@ type Replayer interface {
 //
 // The order of locks is: the writer's, mu, the mu of a feed.
 type State struct {
-	config Config
+	config *Config
+	plane  string   // whose commits it has, see Commit.Plane
 	log    Replayer // of what memory no longer holds; nil: ErrCompacted
+	window *window
+	packer *packer
 
-	mu        sync.RWMutex
-	live      *versions
+	mu sync.RWMutex
+	content
 	history   history
-	owners    owners
 	ledgers   ledgers
-	packer    packer
 	revision  int64
+	begun     int64       // the revision with which it begins: before it there is no history
+	resting   int64       // see Store.Rest
+	origin    *origin     // what it has begun with; nil: nothing, or nobody needs it
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
 	rebuiltAt time.Time
 	// arrived is closed when revision advances; nil while there is no waiter.
 	arrived chan struct{}
 	ended   bool
-
-	aging    alarm         // for trimming the history by its age; mu guards aging.at
-	trimmed  chan struct{} // of capacity 1; receives when the horizon has moved by age
-	cursors  atomic.Int64  // those that were not closed
-	replayed int64         // bytes of the changes that were replayed at the start
-
-	undecrypted undecrypted
+	aging   bool // it is among window.aging; the window's mu guards it
+	// endsWindow says that no other state has the window, and no writer ends it.
+	endsWindow bool
+	unread     chan struct{} // of capacity 1; receives when a version was added that could not be decrypted
+	cursors    atomic.Int64  // those that were not closed
 }
 
 // NewState makes a state of a checkpoint and the commits that log has after it. A nil log means that there are no
 // commits: the history is then that of the commits applied from here on, as far as memory holds it. NewState starts one
 // goroutine, which trims the history by its age until End.
 func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
-	s, _, err := newState(c, from, log)
-	return s, err
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	l := newLoader(&c, log)
+	if err := l.load(from); err != nil {
+		return nil, err
+	}
+	s := l.states[""]
+	s.endsWindow = true
+	l.window.start(&c)
+	return s, nil
 }
 
-// newState is NewState. It also returns the versions that expire, for the embedded writer.
-func newState(c Config, from *Checkpoint, log Replayer) (_ *State, expire []*Version, err error) {
-	if err := c.validate(); err != nil {
-		return nil, nil, err
+// newState makes the state of a plane with this content, as of a revision.
+func newState(c *Config, w *window, p *packer, log Replayer, plane string, of content, revision int64) *State {
+	memoBytes := c.MemoryHistoryBytes / 4
+	if plane != "" {
+		memoBytes /= 16 // there are thousands, and only the memory of records has a bound for all together
 	}
 	s := &State{
-		config:      c,
-		log:         log,
-		live:        newVersions(),
-		owners:      newOwners(),
-		ledgers:     ledgers{changed: make(chan struct{}, 1)},
-		packer:      packer{bases: recent.Cache[Key, *base]{Limit: baseBytes / 2}},
-		trimmed:     make(chan struct{}, 1),
-		undecrypted: undecrypted{keys: map[Key]bool{}, more: make(chan struct{}, 1)},
+		config:  c,
+		plane:   plane,
+		log:     log,
+		window:  w,
+		packer:  p,
+		content: of,
+		ledgers: ledgers{changed: make(chan struct{}, 1)},
+		unread:  make(chan struct{}, 1),
 		history: history{
-			maxAge:       int64(c.HistoryAge),
-			maxBytes:     c.HistoryBytes,
 			maxMemory:    c.MemoryHistoryBytes,
-			maxMemoBytes: c.MemoryHistoryBytes / 4,
+			maxMemoBytes: memoBytes,
 			feeds:        map[string]*feed{},
 			all:          &feed{whole: true, waiting: newWaiting()},
 		},
+		revision: revision,
 	}
-	if expire, err = s.load(from); err != nil {
-		return nil, nil, err
+	// No feed is filled: history from before the start is read from the log, and memory begins with the next commit.
+	s.history.opened, s.history.all.floor = revision, revision
+	if s.undecrypted.Len() > 0 {
+		notify(s.unread)
 	}
-	s.aging.start(c.fakeClock, c.Now, s.age)
-	return s, expire, nil
+	if rules, ok := s.live.collections.Get(c.Rules); ok {
+		rules.names.Scan(func(_ string, v *Version) bool {
+			s.record(v.Key, nil, v, v.Revision)
+			return true
+		})
+	}
+	return s
 }
 
 // Apply makes commits visible, each as a whole. They follow all that the state has, and their records are complete:
@@ -186,7 +206,7 @@ func (s *State) Apply(commits ...*Commit) {
 	defer w.wake() // also after a panic
 	s.apply(commits, &w)
 	if w.ages {
-		notify(s.aging.recheck)
+		notify(s.window.alarm.recheck)
 	}
 }
 
@@ -201,11 +221,8 @@ func (s *State) Restart(c *Commit) {
 	defer s.mu.Unlock()
 	s.change([]*Commit{c}, &w)
 	h := &s.history
-	h.horizon = s.revision
-	for h.marks.len() > 0 {
-		h.marks.pop()
-	}
-	h.trim(s.revision, c.Time)
+	s.window.restart(s.revision)
+	h.trim(s.revision, s.revision, 0)
 	for f := range h.everyFeed {
 		f.floor = s.revision // no cursor before it reads on, whether or not its resource has changed
 	}
@@ -264,6 +281,7 @@ func (s *State) change(commits []*Commit, w *wakeups) {
 	}()
 	// The history is last: it removes the groups that this record wakes from the feeds, and the watchers that are woken
 	// must find the new state.
+	bytes, memory := int64(0), s.history.memory
 	for _, c := range commits {
 		if invariants.Enabled {
 			s.checkCommit(c)
@@ -272,39 +290,29 @@ func (s *State) change(commits []*Commit, w *wakeups) {
 			if r.empty() {
 				continue
 			}
-			s.live.set(r.Key, r.New, r.Revision)
-			s.index(r.Key, r.Old, r.New, r.Revision)
+			s.set(r.Key, r.Old, r.New, r.Revision)
+			s.record(r.Key, r.Old, r.New, r.Revision)
+			if r.New != nil && r.New.Sidecar.Undecrypted {
+				notify(s.unread)
+			}
 			w.groups = s.history.add(r, w.groups)
+			bytes += changeBytes(r)
 		}
 		s.revision = c.Revision
 	}
-	// The window is trimmed by the time of the commit, so no clock is read for each commit; without commits the
-	// alarm does it.
 	last := commits[len(commits)-1]
-	s.history.trim(last.Revision, last.Time)
+	memory = s.history.memory - memory
+	horizon, floor, recheck := s.window.advance(s, last.Revision, last.Time, bytes, memory)
+	w.ages = recheck
+	s.history.trim(last.Revision, horizon, floor)
 	s.forgetSnapshots()
 	// All goroutines that wait for a revision share one channel. They check again which one has arrived, and make a new
 	// channel if they continue to wait.
 	w.arrived, s.arrived = s.arrived, nil
-	// The alarm sleeps until the oldest mark leaves the window. It is woken only if this commit makes that
-	// earlier, which is after a time without any history.
-	ages := s.history.due(s.revision)
-	w.ages = !ages.IsZero() && s.aging.laterThan(ages.Add(s.tick()))
 	if invariants.Enabled {
 		s.check()
 	}
 	whole = true
-}
-
-// index changes the indexes of live versions with one change of a key: old was its live version, and now is; nil: there
-// is none. revision is that of the change. It is called for every change: of a client, of a controller, by expiry, of
-// another process, and those loaded at the start. So a new index is added here alone.
-//
-//	an index = the sum of index over the changes that led to live
-func (s *State) index(k Key, old, now *Version, revision int64) {
-	s.owners.change(k, old.owners(), now.owners())
-	s.undecrypted.change(k, now)
-	s.record(k, old, now, revision)
 }
 
 // checkCommit fails unless a commit follows the state, and its records are complete. Between two commits there may be
@@ -341,42 +349,26 @@ func (s *State) check() {
 	if s.live.count > 32 && s.revision%1024 != 0 {
 		return
 	}
-	s.live.check(s.revision)
+	s.content.check(s.revision)
 	s.history.check(s.revision)
-	s.owners.check(s.live)
-	s.undecrypted.check(s.live)
 	s.checkLedgers()
 }
 
-// tick is how often the window is trimmed by age: often enough to keep it to within a few percent.
-func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
-
-// age drops the history that has left the window by now, and sets the alarm for the next time. It trims the history of
-// a server without writes; otherwise apply does. If the horizon has moved, the compactor is notified, which may remove
-// segments of the log.
-func (s *State) age(now time.Time) {
+// age drops the history that has left the window.
+func (s *State) age(horizon, floor int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		s.aging.at = time.Time{} // nothing changes any more
-		return
+	if !s.ended {
+		s.history.trim(s.revision, horizon, floor)
+		s.forgetSnapshots()
+		s.history.forget()
+		s.live.forget(s.history.horizon)
+		if invariants.Enabled {
+			s.check()
+		}
 	}
-	horizon := s.history.horizon
-	s.history.trim(s.revision, now.UnixNano())
-	s.forgetSnapshots()
-	s.history.forget()
-	s.live.forget(s.history.horizon)
-	if s.history.horizon != horizon {
-		notify(s.trimmed)
-	}
-	// Not sooner than a tick from now: on a busy server marks leave the window all the time.
-	next := s.history.due(s.revision)
-	if soon := now.Add(s.tick()); !next.IsZero() && next.Before(soon) {
-		next = soon
-	}
-	s.aging.at = next
-	if invariants.Enabled {
-		s.check()
+	if s.ended || s.history.horizon == s.revision {
+		s.window.leave(s) // nothing is left that could leave the window
 	}
 }
 
@@ -388,12 +380,15 @@ func (s *State) End() {
 	s.end(&w)
 	s.mu.Unlock()
 	w.wake()
-	s.aging.stop()
+	if s.endsWindow {
+		s.window.stop()
+	}
 }
 
 // end marks the state as ended, and collects all that wait. The caller holds mu.
 func (s *State) end(w *wakeups) {
 	s.ended = true
+	s.window.leave(s)
 	s.wakeAll(w) // with ended set, no cursor joins a new group
 	if s.arrived != nil {
 		w.arrived, s.arrived = s.arrived, nil
@@ -471,10 +466,13 @@ func (s *State) Stats() Stats {
 		Revision: s.revision, Horizon: h.horizon, Objects: s.live.count, Bytes: s.live.bytes,
 		HistoryMemory: h.memory, Records: h.all.records.len(), Cursors: int(s.cursors.Load()),
 	}
-	if h.marks.len() > 0 {
-		st.HistoryBytes = h.bytes - h.marks.at(0).Bytes
-		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).Time))
+	w := s.window
+	w.mu.Lock()
+	if w.marks.len() > 0 {
+		st.HistoryBytes = w.bytes - w.marks.at(0).Bytes
+		st.HistoryAge = now.Sub(time.Unix(0, w.marks.at(0).Time))
 	}
+	w.mu.Unlock()
 	for f := range h.everyFeed {
 		f.mu.Lock()
 		for g := range f.waiting.all {
@@ -487,7 +485,11 @@ func (s *State) Stats() Stats {
 
 // Describe computes the sidecar of bytes. Expiry and form are arguments, as they are not part of the bytes.
 func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
-	sc := s.config.Describe(k, data)
+	return s.config.describe(k, data, expire, form)
+}
+
+func (c *Config) describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
+	sc := c.Describe(k, data)
 	sc.Expire, sc.Form = expire, form
 	return sc
 }
@@ -496,10 +498,14 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 // the bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what
 // they look like is not what is stored under the key.
 func (s *State) DescribeStored(k Key, data []byte, current *Sidecar) *Sidecar {
+	return s.config.describeStored(k, data, current)
+}
+
+func (c *Config) describeStored(k Key, data []byte, current *Sidecar) *Sidecar {
 	if current.Unreadable != nil {
 		data = nil
 	}
-	sc := s.Describe(k, data, current.Expire, current.Form)
+	sc := c.describe(k, data, current.Expire, current.Form)
 	if sc.SealedBy = current.SealedBy; current.Unreadable != nil {
 		sc.Undecrypted, sc.Unreadable = current.Undecrypted, current.Unreadable
 	}
@@ -519,6 +525,9 @@ func (s *State) replay(ctx context.Context, after, until int64, yield func(*Comm
 		if over = c.First() > until; over {
 			return errStop
 		}
+		if c.Plane != s.plane {
+			return nil
+		}
 		return yield(c)
 	})
 	if err == errStop && over {
@@ -529,11 +538,11 @@ func (s *State) replay(ctx context.Context, after, until int64, yield func(*Comm
 
 // reaches returns nil when the log has all commits after a revision, and otherwise the reason why not. It opens the
 // file of the first one, and reads no further.
-func (s *State) reaches(ctx context.Context, after int64) error {
-	if s.log == nil {
+func reaches(ctx context.Context, log Replayer, after int64) error {
+	if log == nil {
 		return ErrCompacted
 	}
-	if err := s.log.Replay(ctx, after, func(*Commit) error { return errStop }); err != errStop {
+	if err := log.Replay(ctx, after, func(*Commit) error { return errStop }); err != errStop {
 		return err
 	}
 	return nil

@@ -109,6 +109,8 @@ type Change struct {
 	Key     Key
 	Data    []byte
 	Sidecar *Sidecar // of Data; nil lets Config.Describe compute it
+	// Begin makes the commit the beginning of a plane, for which the object of this change stands; nil: none begins.
+	Begin *Begin
 	// Again says that the live version is written once more, and what is stored beside its bytes stays as it is: its
 	// expiry, where that is not in the sidecar, but in a lease of etcd.
 	Again bool

@@ -145,6 +145,26 @@ func (vs *versions) freeze() *collections {
 	return vs.frozen
 }
 
+// fork returns the same versions for another state, of which neither sees what the other one changes.
+func (vs *versions) fork() *versions {
+	shared := vs.freeze()
+	return &versions{collections: shared.Copy(), epoch: vs.epoch, since: vs.since, count: vs.count, bytes: vs.bytes}
+}
+
+// scan yields all versions, ordered by resource and name.
+func (vs *versions) scan(yield func(*Version) bool) { scan(vs.collections, yield) }
+
+func scan(all *collections, yield func(*Version) bool) {
+	all.Scan(func(_ string, t *collection) (more bool) {
+		more = true
+		t.names.Scan(func(_ string, v *Version) bool {
+			more = yield(v)
+			return more
+		})
+		return more
+	})
+}
+
 // check fails where an invariant of versions does not hold. It takes time in the number of versions.
 func (vs *versions) check(newest int64) {
 	count, bytes := 0, int64(0)

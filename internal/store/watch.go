@@ -67,6 +67,7 @@ func (s *State) WatchTerm(ctx context.Context, resource, prefix string, t Term, 
 	if f == nil {
 		s.mu.Lock()
 		f = s.history.feed(resource)
+		s.window.join(s)
 		s.mu.Unlock()
 	}
 	return s.cursor(ctx, f, prefix, t, after)
@@ -90,7 +91,7 @@ func (s *State) cursor(ctx context.Context, f *feed, prefix string, t Term, afte
 		return nil, ErrCompacted
 	case after < floor:
 		// Memory does not hold it; the log may not do so either.
-		if err := s.reaches(ctx, after); err != nil {
+		if err := reaches(ctx, s.log, after); err != nil {
 			return nil, err
 		}
 	}
@@ -177,6 +178,7 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 		s.mu.RUnlock()
 		s.mu.Lock()
 		c.feed = s.history.feed(c.feed.resource)
+		s.window.join(s)
 		s.mu.Unlock()
 		return nil, nil, nil
 	}

@@ -71,8 +71,8 @@ type Store struct {
 	Others Others // nil: no other process writes, so the state is always current
 }
 
-// Open replays a log and returns its state with the embedded writer. The first revision of a new, empty one is
-// FirstRevision.
+// Open replays a log and returns the state of the first plane with the embedded writer. The first revision of a new,
+// empty one is FirstRevision. Planes are the stores of all others.
 func Open(c Config) (*Store, error) {
 	if c.Log == nil {
 		return nil, errors.New("store: Config needs a Log")
@@ -81,12 +81,17 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: cannot be opened: %w", err)
 	}
-	state, expire, err := newState(c, from, c.Log)
-	if err != nil {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	l := newLoader(&c, c.Log)
+	if err := l.load(from); err != nil {
 		return nil, fmt.Errorf("store: cannot be opened: %w", err)
 	}
-	return &Store{State: state, Writer: newSequencer(state, expire)}, nil
+	return storeOf(newSequencer(l).writers[""]), nil
 }
+
+func storeOf(w *writer) *Store { return &Store{State: w.state, Writer: w} }
 
 // Live returns the live version of a key, nil if there is none, and whether it is known to be current: no older than
 // the newest one at the time of the call. If other processes write to the store, that takes a request to them. So a
