@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"iter"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -46,6 +48,8 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 //
 //	versions are ordered by resource and name, each key once; their revisions ≤ c.Revision
 //
+// The versions of the first plane are followed by layers: a part with what is known of the layer, and its versions.
+//
 // Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. A restart
 // appends the versions to its trees in their order, which is the cheapest order for a B-tree.
 func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
@@ -60,61 +64,89 @@ func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 	if err := part(appendHead(nil, c)); err != nil {
 		return err
 	}
-	var versions, payload []byte
-	count, sealed := 0, false
-	// The number of versions of a part is written before them and known only at its end. So they are collected first.
-	flush := func() error {
-		if payload = append(payload[:0], payloadVersions); sealed {
-			payload[0] = payloadSealedVersions
-		}
-		payload = binary.AppendUvarint(payload, uint64(count))
-		payload = append(payload, versions...)
-		versions, count = versions[:0], 0
-		return part(payload)
+	v := versionWriter{part: part, seals: sealer{sealing: sealing}}
+	if err := v.all(c.Versions, c.Revision); err != nil {
+		return err
 	}
-	var last store.Key
-	seals := sealer{sealing: sealing}
-	for v, err := range c.Versions {
-		if err != nil {
-			return err
-		}
-		seal, err := seals.of(v)
-		if err != nil {
-			return fmt.Errorf("%s cannot be encrypted: %w", v.Key, err)
-		}
-		// Versions are ordered by resource, so parts of either kind follow one another a few times at most.
-		if holds := seal != nil || v.Sidecar.Undecrypted; holds && !sealed && count > 0 {
-			if err := flush(); err != nil {
+	if c.Layers != nil {
+		for layer, err := range c.Layers {
+			if err != nil {
 				return err
 			}
-			sealed = holds
-		} else if count == 0 {
-			sealed = holds
-		}
-		if invariants.Enabled {
-			if v.Revision > c.Revision || v.Key.Resource < last.Resource || v.Key.Resource == last.Resource &&
-				v.Key.Name <= last.Name {
-				invariants.Fail("filelog: a checkpoint of %d has %s at %d after %s", c.Revision, v.Key, v.Revision,
-					last)
-			}
-			last = v.Key
-		}
-		versions = appendVersion(versions, v, sealed, seal)
-		if count++; len(versions) >= partBytes {
-			if err := flush(); err != nil {
+			if err := part(appendLayer(nil, layer)); err != nil {
 				return err
 			}
-		}
-	}
-	if count > 0 {
-		if err := flush(); err != nil {
-			return err
+			if err := v.all(layer.Versions, c.Revision); err != nil {
+				return err
+			}
 		}
 	}
 	if err := w.frame(frameEnd, parts, c.Revision, nil); err != nil {
 		return err
 	}
 	return w.records.Flush()
+}
+
+// versionWriter writes versions in parts. The number of versions of a part is written before them and known only at its
+// end, so they are collected first.
+type versionWriter struct {
+	part              func(payload []byte) error
+	seals             sealer
+	versions, payload []byte
+	count             int
+	sealed            bool
+}
+
+// all writes versions, which are ordered by resource and name.
+func (w *versionWriter) all(versions iter.Seq2[*store.Version, error], revision int64) error {
+	var last store.Key
+	for v, err := range versions {
+		if err != nil {
+			return err
+		}
+		seal, err := w.seals.of(v)
+		if err != nil {
+			return fmt.Errorf("%s cannot be encrypted: %w", v.Key, err)
+		}
+		// Versions are ordered by resource, so parts of either kind follow one another a few times at most.
+		if holds := seal != nil || v.Sidecar != nil && v.Sidecar.Undecrypted; holds && !w.sealed && w.count > 0 {
+			if err := w.flush(); err != nil {
+				return err
+			}
+			w.sealed = holds
+		} else if w.count == 0 {
+			w.sealed = holds
+		}
+		if invariants.Enabled {
+			if v.Revision > revision || v.Key.Resource < last.Resource || v.Key.Resource == last.Resource &&
+				v.Key.Name <= last.Name {
+				invariants.Fail("filelog: a checkpoint of %d has %s at %d after %s", revision, v.Key, v.Revision,
+					last)
+			}
+			last = v.Key
+		}
+		w.versions = appendVersion(w.versions, v, w.sealed, seal)
+		if w.count++; len(w.versions) >= partBytes {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if w.count > 0 {
+		return w.flush()
+	}
+	return nil
+}
+
+// flush writes a part with the versions that were collected.
+func (w *versionWriter) flush() error {
+	if w.payload = append(w.payload[:0], payloadVersions); w.sealed {
+		w.payload[0] = payloadSealedVersions
+	}
+	w.payload = binary.AppendUvarint(w.payload, uint64(w.count))
+	w.payload = append(w.payload, w.versions...)
+	w.versions, w.count = w.versions[:0], 0
+	return w.part(w.payload)
 }
 
 // sealer remembers the Seal of a resource, so that all of its versions have the same one: a Seal may take the call of
@@ -128,7 +160,7 @@ type sealer struct {
 
 // of returns the Seal of a version; nil if it is not to be encrypted, or is already.
 func (s *sealer) of(v *store.Version) (*store.Seal, error) {
-	if s.sealing == nil || v.Sidecar.Undecrypted {
+	if s.sealing == nil || v.Sidecar == nil || v.Sidecar.Undecrypted {
 		return nil, nil
 	}
 	if s.resource != v.Key.Resource {
@@ -208,12 +240,13 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 		return store.EmptyCheckpoint(), nil
 	}
 	c := &store.Checkpoint{Revision: revision}
+	layers := false
 	err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) {
-		says, window, err := parseHead(part.payload)
+		var says int64
+		says, c.Window, layers, err = parseHead(part.payload)
 		if err == nil && says != revision {
 			err = fmt.Errorf("its head is of revision %d", says)
 		}
-		c.Window = window
 		return true, err
 	})
 	if err != nil {
@@ -228,6 +261,9 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 				head = false
 				return false, nil
 			}
+			if layers && part.payload[0] == payloadLayer {
+				return true, nil
+			}
 			ended, err = p.versions(part.payload, func(v *store.Version) bool { return yield(v, nil) })
 			return ended, err
 		})
@@ -235,5 +271,69 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 			yield(nil, err)
 		}
 	}
+	if layers {
+		c.Layers = func(yield func(*store.Layer, error) bool) { l.readLayers(revision, yield) }
+	}
 	return c, nil
+}
+
+// readLayers yields the layers of a checkpoint. It reads the file as Checkpoint.Versions does, and passes by what is
+// before the first layer; each layer reads on up to the next one.
+func (l *Log) readLayers(revision int64, yield func(*store.Layer, error) bool) {
+	next, stop := iter.Pull2(func(yield func(frame, error) bool) {
+		err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) { return !yield(part, nil), nil })
+		if err != nil {
+			yield(frame{}, err)
+		}
+	})
+	defer stop()
+	p := parser{sealing: l.sealing}
+	failed := func(part frame, err error) {
+		yield(nil, &DamageError{File: l.path(checkpointName(revision)), Offset: part.offset, Reason: err.Error()})
+	}
+	part, err, ok := next()
+	for ; ok && err == nil && (len(part.payload) == 0 || part.payload[0] != payloadLayer); part, err, ok = next() {
+	}
+	for ok && err == nil {
+		layer, wrong := parseLayer(part.payload)
+		if wrong != nil {
+			failed(part, wrong)
+			return
+		}
+		// The strings of the layer are in the buffer of its part.
+		layer.Plane = strings.Clone(layer.Plane)
+		for i := range layer.Collections {
+			layer.Collections[i].Resource = strings.Clone(layer.Collections[i].Resource)
+		}
+		read := false
+		layer.Versions = func(yield func(*store.Version, error) bool) {
+			read = true
+			more := true
+			for part, err, ok = next(); ok && err == nil && part.payload[0] != payloadLayer; part, err, ok = next() {
+				if !more {
+					continue
+				}
+				if _, wrong := p.versions(part.payload, func(v *store.Version) bool {
+					more = yield(v, nil)
+					return more
+				}); wrong != nil && more {
+					err = &DamageError{File: l.path(checkpointName(revision)), Offset: part.offset, Reason: wrong.Error()}
+					break
+				}
+			}
+			if err != nil && more {
+				yield(nil, err)
+			}
+		}
+		if !yield(layer, nil) {
+			return
+		}
+		if !read {
+			for range layer.Versions {
+			}
+		}
+	}
+	if err != nil {
+		yield(nil, err)
+	}
 }

@@ -282,7 +282,7 @@ func TestTruncated(t *testing.T) {
 func TestFormat(t *testing.T) {
 	im, m := filled(t, 40)
 	for content, want := range map[string]string{
-		"plinth data 3\n":   "FORMAT says format 3; this version reads format 2",
+		"plinth data 4\n":   "FORMAT says format 4; this version reads formats 2 to 3",
 		"plinth data 1\n":   "format 1",
 		"plinth data 10\n":  "format 10",
 		"plinth data x\n":   "FORMAT is damaged",

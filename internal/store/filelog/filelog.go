@@ -27,7 +27,7 @@
 //
 // A directory, after a while:
 //
-//	FORMAT                       plinth data 2
+//	FORMAT                       plinth data 3
 //	MANIFEST                     the newest files, and up to where they are synced
 //	00000000000000012000.base    the checkpoint of revision 12000
 //	00000000000000009120.log     segments: revisions 9121 to 11480, kept as history,

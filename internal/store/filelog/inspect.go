@@ -265,7 +265,7 @@ func (i *inspector) readWhole(revision int64) (whole bool, err error) {
 			}
 		case framePart:
 			if parts == 0 {
-				_, _, why = parseHead(p.payload)
+				_, _, _, why = parseHead(p.payload)
 				if why == nil {
 					break
 				}
@@ -604,33 +604,33 @@ func keysOf(raw []byte) (keys []store.Key) {
 	if !f.parse(raw) {
 		return nil
 	}
+	var count uint64
 	d := decoder{b: f.payload}
 	versions := false
 	switch d.byte() {
-	case payloadCommit:
-	case payloadSealedCommit:
-		d.sealed = true
-	case payloadVersions:
-		versions = true
-	case payloadSealedVersions:
-		versions, d.sealed = true, true
+	case payloadCommit, payloadCommit2, payloadSealedCommit2:
+		h, rest, err := parseCommitHeader(f.payload)
+		if err != nil {
+			return nil
+		}
+		d, count = rest, uint64(h.count+h.begins)
+	case payloadVersions, payloadSealedVersions:
+		versions, d.sealed = true, f.payload[0] == payloadSealedVersions
+		count = d.uvarint()
 	default:
 		return nil
 	}
-	if !versions {
-		d.uvarint() // revision
-		d.varint()  // time
-	}
 	p := parser{}
-	for range min(d.uvarint(), maxHints) {
+	for range min(count, maxHints) {
 		var k store.Key
 		if versions {
 			flags := d.byte()
 			d.seals()
-			k = d.key()
-			d.uvarint() // revision
-			d.meta(flags, newExpires, newForm)
-			d.bytes()
+			if k = d.key(); flags != isGone {
+				d.uvarint() // revision
+				d.meta(flags, newExpires, newForm)
+				d.bytes()
+			}
 		} else {
 			var m recordBuffer
 			before := d

@@ -22,7 +22,8 @@ import (
 
 // The versions of the format, which docs/formats.md specifies.
 const (
-	formatVersion     = 2 // of the directory, in its file FORMAT
+	formatVersion     = 3 // of the directory, in its file FORMAT
+	oldestFormat      = 2 // that is read
 	fileFormatVersion = 1 // in the headers of files
 )
 
@@ -64,6 +65,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 //	Append, after sync      a manifest that is behind the frames                       reads the frames
 //	roll                    a new segment without a commit; or its .tmp file           continues it; or removes it
 //	Compact, checkpoint     a .tmp file                                                removes it
+//	open, older format      FORMAT of either format; and its .tmp file                 reads both
 //	Compact, removal        old segments, an old checkpoint                            removes them (removeStale)
 //	open itself             one of the above                                           the same again
 //
@@ -98,7 +100,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	if version == formatVersion {
+	if version != 0 {
 		err = l.openManifest()
 	} else {
 		err = l.beginDirectory(len(segments)+len(checkpoints) > 0)
@@ -123,6 +125,13 @@ func (l *Log) open() error {
 	}
 	if invariants.Enabled {
 		l.check()
+	}
+	// What is written from here on is in the newest format, beside what an earlier version has written; the next
+	// checkpoint replaces that. An earlier version refuses the directory by FORMAT, and not by a frame in it.
+	if version != 0 && version != formatVersion {
+		if err := l.writeFormat(); err != nil {
+			return err
+		}
 	}
 	// Synced before any file is removed: until then an older entry may name the files to be removed.
 	if err := l.manifest.writeSynced(l.describe); err != nil {
@@ -220,12 +229,13 @@ func (l *Log) readFormat() (int, error) {
 		return 0, &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number",
 			formatMagic)}
 	}
-	if version != formatVersion {
+	if version < oldestFormat || version > formatVersion {
 		advice := "the newer version that has written it reads it"
-		if version < formatVersion {
+		if version < oldestFormat {
 			advice = "the version that has written it can still serve its objects, to be applied to a server with a new directory"
 		}
-		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads format %d: %s", version, formatVersion, advice)
+		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads formats %d to %d: %s", version,
+			oldestFormat, formatVersion, advice)
 	}
 	return version, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -24,10 +25,10 @@ import (
 // Numbers are varints, since most are small. The commit of revision 7 that creates a ConfigMap with the bytes {"a":1},
 // and that of revision 8 that replaces it with {"a":2}, are, if their time is 0 and neither has a form or an expiry:
 //
-//	01 07 00 01   01   0b "/configmaps"  03 "d/a"   07 {"a":1}
-//	01 08 00 01   03   0b "/configmaps"  03 "d/a"   07 {"a":2}   07 05 01 01 "1"
+//	06 00 07 00 01   01   0b "/configmaps"  03 "d/a"   07 {"a":1}
+//	06 00 08 00 01   03   0b "/configmaps"  03 "d/a"   07 {"a":2}   07 05 01 01 "1"
 //
-//	commit        flags, resource, name             new data     old version: revision, head, tail, middle
+//	commit           flags, resource, name             new data     old version: revision, head, tail, middle
 //
 // A frame adds 24 bytes in front of them: the chunk header of the record format and frameHeader. An object of 2 kB
 // that is updated with a new status of the same length takes about 2.1 kB in the log, and not 4.
@@ -37,12 +38,27 @@ import (
 // The numbers of kinds and flags are on disk and never change their meaning. The error for an unknown kind suggests
 // that a newer version has written it.
 const (
-	payloadCommit         = 1 // one commit
+	payloadCommit2        = 1 // one commit, in format 2
 	payloadVersions       = 2 // live versions, in a checkpoint
 	payloadHead           = 3 // the first of a checkpoint: revision and window
-	payloadSealedCommit   = 4 // a commit with encrypted versions: a byte of seals follows the flags of each record
-	payloadSealedVersions = 5 // live versions of which some are encrypted, in the same way
+	payloadSealedCommit2  = 4 // a commit with encrypted versions, in format 2
+	payloadSealedVersions = 5 // live versions of which some are encrypted: a byte of seals follows the flags of each
+	payloadCommit         = 6 // one commit
+	payloadLayer          = 7 // the beginning of a layer in a checkpoint, of which the versions follow
 )
+
+// The flags of a commit: which of its parts follow. One that is not known is an error: a newer version has written it.
+const (
+	commitSealed     = 1 << iota // some versions are encrypted: a byte of seals follows the flags of each record
+	commitOfPlane                // it is of another plane than the first one
+	commitAttributed             // it says who has made it: bytes, which this version of the program skips
+	commitBegins                 // a plane begins with it
+	commitEnds                   // a plane ends with it
+	commitFlags      = commitSealed | commitOfPlane | commitAttributed | commitBegins | commitEnds
+)
+
+// isGone is the flag of a version in a layer that says that its key has none.
+const isGone = 1 << 7
 
 // The flags of a change or a version: which of its parts follow.
 //
@@ -108,22 +124,50 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 //
 //	commitOf(appendCommit(nil, c)) = c, except for the fields of a sidecar other than Expire and Form
 //
-// A payload is: kind, revision, time, number of records, and the records. The revisions of the records follow from
-// that of the commit and are not stored. A commit is one frame, so it is in the log as a whole or not at all.
+// A payload is: kind, flags, revision, time, the ID of the plane, the number of records, what begins, what ends, and the
+// records; then those of the plane that begins. The revisions of the records follow from that of the commit and are not
+// stored. A commit is one frame, so it is in the log as a whole or not at all.
 func appendCommit(b []byte, c *store.Commit) []byte {
-	sealed := isSealed(c)
-	if sealed {
-		b = append(b, payloadSealedCommit)
-	} else {
-		b = append(b, payloadCommit)
+	var flags byte
+	if isSealed(c) {
+		flags |= commitSealed
 	}
+	if c.Plane != "" {
+		flags |= commitOfPlane
+	}
+	if c.Begins != nil {
+		flags |= commitBegins
+	}
+	if c.Ends != "" {
+		flags |= commitEnds
+	}
+	b = append(b, payloadCommit, flags)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
 	b = binary.AppendVarint(b, c.Time)
+	if c.Plane != "" {
+		b = appendString(b, c.Plane)
+	}
 	b = binary.AppendUvarint(b, uint64(len(c.Records)))
-	for i, r := range c.Records {
+	if c.Begins != nil {
+		b = binary.AppendUvarint(b, uint64(len(c.Begins.Records)))
+		b = appendString(b, c.Begins.Plane)
+		b = appendString(b, c.Begins.Origin)
+	}
+	if c.Ends != "" {
+		b = appendString(b, c.Ends)
+	}
+	b = appendRecords(b, c.Records, c.Seals, flags&commitSealed != 0)
+	if c.Begins != nil {
+		b = appendRecords(b, c.Begins.Records, c.Begins.Seals, flags&commitSealed != 0)
+	}
+	return b
+}
+
+func appendRecords(b []byte, records []*store.Record, seals []*store.Seal, sealed bool) []byte {
+	for i, r := range records {
 		var seal *store.Seal
-		if c.Seals != nil {
-			seal = c.Seals[i]
+		if seals != nil {
+			seal = seals[i]
 		}
 		b = appendRecord(b, r, sealed, seal)
 	}
@@ -133,7 +177,7 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 // isSealed says whether a commit has encrypted versions: new ones, or the encrypted bytes of an old one that did not
 // decrypt.
 func isSealed(c *store.Commit) bool {
-	if c.Seals != nil {
+	if c.Seals != nil || c.Begins != nil && c.Begins.Seals != nil {
 		return true
 	}
 	for _, r := range c.Records {
@@ -262,7 +306,15 @@ func appendText(b []byte, k store.Key, v *store.Version, encrypt bool, seal *sto
 // old version: a checkpoint is a state and has no history.
 //
 // With sealed set a byte of seals follows the flags; a version that did not decrypt is encrypted already.
+//
+// Of a version without a sidecar, in a layer, there is the key alone.
 func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []byte {
+	if v.Sidecar == nil {
+		if b = append(b, isGone); sealed {
+			b = append(b, 0)
+		}
+		return appendString(appendString(b, v.Key.Resource), v.Key.Name)
+	}
 	current := metaOf(v.Sidecar)
 	flags := current.flags(newExpires, newForm)
 	b = append(b, flags)
@@ -293,7 +345,49 @@ func appendHead(b []byte, c *store.Checkpoint) []byte {
 		b = binary.AppendVarint(b, m.Time)
 		b = binary.AppendUvarint(b, uint64(m.Bytes))
 	}
+	if c.Layers != nil {
+		b = append(b, 1)
+	}
 	return b
+}
+
+// appendLayer appends the beginning of a layer. parseLayer is its inverse.
+func appendLayer(b []byte, l *store.Layer) []byte {
+	b = append(b, payloadLayer)
+	for _, n := range [...]int64{int64(l.Number), int64(l.Origin), l.Revision, l.Begun, l.Resting, l.Since} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = appendString(b, l.Plane)
+	b = binary.AppendUvarint(b, uint64(len(l.Collections)))
+	for _, c := range l.Collections {
+		b = appendString(b, c.Resource)
+		b = binary.AppendUvarint(b, uint64(c.Changed))
+	}
+	return b
+}
+
+// parseLayer parses the payload of appendLayer. Its strings are lent.
+func parseLayer(payload []byte) (*store.Layer, error) {
+	d, err := parseKind(payload, payloadLayer)
+	if err != nil {
+		return nil, err
+	}
+	l := &store.Layer{Number: int(d.uvarint()), Origin: int(d.uvarint())}
+	for _, n := range [...]*int64{&l.Revision, &l.Begun, &l.Resting, &l.Since} {
+		*n = int64(d.uvarint())
+	}
+	l.Plane = d.string()
+	count, err := d.count()
+	if err != nil {
+		return nil, err
+	}
+	for range count {
+		l.Collections = append(l.Collections, store.LayerCollection{Resource: d.string(), Changed: int64(d.uvarint())})
+	}
+	if d.bad || len(d.b) > 0 {
+		return nil, errPayload
+	}
+	return l, nil
 }
 
 // appendString and appendBytes append a length and the bytes.
@@ -311,7 +405,8 @@ func appendBytes(b, s []byte) []byte {
 func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
 	p := parser{sealing: sealing}
 	have, err := p.commitOf(payload)
-	if err != nil || have.Revision != c.Revision || have.Time != c.Time || len(have.Records) != len(c.Records) {
+	if err != nil || have.Revision != c.Revision || have.Time != c.Time || len(have.Records) != len(c.Records) ||
+		have.Plane != c.Plane || have.Ends != c.Ends || (have.Begins == nil) != (c.Begins == nil) {
 		invariants.Fail("filelog: commit %d of %d records reads back as %+v, %v", c.Revision, len(c.Records), have,
 			err)
 		return
@@ -322,8 +417,17 @@ func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
 			(bytes.Equal(a.Data(), b.Data()) || old && (a.Sidecar.Undecrypted || b.Sidecar.Undecrypted)) &&
 			a.Sidecar.Form == b.Sidecar.Form && a.Sidecar.Expire.Equal(b.Sidecar.Expire)
 	}
-	for i, r := range have.Records {
-		if want := c.Records[i]; r.Key != want.Key || r.Revision != want.Revision || !same(r.New, want.New, false) ||
+	records, wanted := have.Records, c.Records
+	if b := have.Begins; b != nil {
+		if b.Plane != c.Begins.Plane || b.Origin != c.Begins.Origin || len(b.Records) != len(c.Begins.Records) {
+			invariants.Fail("filelog: the beginning of %q with commit %d reads back as that of %q", c.Begins.Plane, c.Revision,
+				b.Plane)
+			return
+		}
+		records, wanted = slices.Concat(records, b.Records), slices.Concat(wanted, c.Begins.Records)
+	}
+	for i, r := range records {
+		if want := wanted[i]; r.Key != want.Key || r.Revision != want.Revision || !same(r.New, want.New, false) ||
 			!same(r.Old, want.Old, true) {
 			invariants.Fail("filelog: record %d of %s reads back as record %d of %s", want.Revision, want.Key,
 				r.Revision, r.Key)
@@ -335,41 +439,71 @@ func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
 // its checksum, so this is always damage, and never dropped.
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
-// parseKind reads the first byte of a payload, its kind, which must be the one expected, or sealed: the one with
-// encrypted versions.
-func parseKind(payload []byte, want, sealed byte) (decoder, error) {
+// parseKind reads the first byte of a payload, its kind, which must be one of those expected.
+func parseKind(payload []byte, want ...byte) (decoder, error) {
 	d := decoder{b: payload}
-	switch kind := d.byte(); {
+	kind := d.byte()
+	switch {
 	case d.bad:
 		return d, errPayload
-	case kind == sealed:
-		d.sealed = true
-	case kind != want:
+	case !slices.Contains(want, kind):
 		return d,
 			fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it",
-				kind, want)
+				kind, want[0])
 	}
+	d.sealed = kind == payloadSealedCommit2 || kind == payloadSealedVersions
 	return d, nil
 }
 
 // commitHeader is the beginning of the payload of a commit.
 type commitHeader struct {
-	last, time int64
-	count      int
+	last, time    int64
+	plane         string // lent
+	count, begins int    // records, and those of the plane that begins
+	// begin and origin are those of the plane that begins, and ends is that which ends; all are lent.
+	starts              bool
+	begin, origin, ends string
 }
 
 // first is the first revision of the commit; one without records has a single revision.
-func (h commitHeader) first() int64 { return h.last - int64(max(1, h.count)) + 1 }
+func (h *commitHeader) first() int64 { return h.last - int64(max(1, h.count+h.begins)) + 1 }
 
 // parseCommitHeader parses the beginning of the payload of a commit, and returns the decoder of the rest. A reader
 // that skips commits needs no more.
 func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
-	if d, err = parseKind(payload, payloadCommit, payloadSealedCommit); err != nil {
+	if d, err = parseKind(payload, payloadCommit, payloadCommit2, payloadSealedCommit2); err != nil {
 		return h, d, err
 	}
+	var flags byte
+	if payload[0] == payloadCommit {
+		if flags = d.byte(); flags&^commitFlags != 0 {
+			return h, d, fmt.Errorf("a commit has the flags %08b; a newer version may have written it", flags)
+		}
+		d.sealed = flags&commitSealed != 0
+	}
 	h.last, h.time = int64(d.uvarint()), d.varint()
-	// The count comes from the disk. It is bounded by the bytes that follow, so the loop over it is, too.
-	h.count, err = d.count()
+	if flags&commitOfPlane != 0 {
+		h.plane = d.string()
+	}
+	if flags&commitAttributed != 0 {
+		d.bytes()
+	}
+	// The counts come from the disk. They are bounded by the bytes that follow, so the loops over them are, too.
+	if h.count, err = d.count(); err != nil {
+		return h, d, err
+	}
+	if flags&commitBegins != 0 {
+		if h.begins, err = d.count(); err != nil {
+			return h, d, err
+		}
+		h.starts, h.begin, h.origin = true, d.string(), d.string()
+	}
+	if flags&commitEnds != 0 {
+		h.ends = d.string()
+	}
+	if d.bad {
+		err = errPayload
+	}
 	return h, d, err
 }
 
@@ -407,29 +541,45 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 		return nil, err
 	}
 	c := &p.commit
-	c.Revision, c.Time, c.Records = h.last, h.time, c.Records[:0]
+	*c = store.Commit{Revision: h.last, Time: h.time, Plane: h.plane, Ends: h.ends, Records: c.Records[:0]}
 	// Not nil: an empty old version differs from none.
 	if p.old = p.old[:0]; p.old == nil || cap(p.old) > maxOldKept {
 		p.old = []byte{}
 	}
-	for i := range h.count {
+	next := h.first()
+	if c.Records, err = p.records(&d, c.Records, 0, h.count, next); err != nil {
+		return nil, err
+	}
+	if h.starts {
+		c.Begins = &store.Beginning{Plane: h.begin, Origin: h.origin}
+		next += int64(h.count)
+		if c.Begins.Records, err = p.records(&d, nil, h.count, h.begins, next); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// records parses records, whose revisions begin with next, in the buffers from one on.
+func (p *parser) records(d *decoder, records []*store.Record, from, count int, next int64) ([]*store.Record, error) {
+	for i := range count {
 		// The list of buffers only grows, to the number of records of the largest commit.
-		if i == len(p.buffers) {
+		if from+i == len(p.buffers) {
 			p.buffers = append(p.buffers, &recordBuffer{})
 		}
-		m := p.buffers[i]
-		p.record(&d, m)
+		m := p.buffers[from+i]
+		p.record(d, m)
 		if d.bad {
 			return nil, errPayload
 		}
 		r := &m.record
 		// The revision of each record follows from that of the commit.
-		if r.Revision = h.first() + int64(i); r.New != nil {
+		if r.Revision = next + int64(i); r.New != nil {
 			r.New.Revision = r.Revision
 		}
-		c.Records = append(c.Records, r)
+		records = append(records, r)
 	}
-	return c, nil
+	return records, nil
 }
 
 // record parses one change. If it does not parse, d.bad is set, and the caller drops the record.
@@ -489,7 +639,17 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	var m recordBuffer
 	for range count {
 		flags, seals := d.byte(), d.seals()
-		key, revision := d.key(), int64(d.uvarint())
+		key := d.key()
+		if flags == isGone {
+			if m.new.Lend(key, 0, nil, nil); d.bad {
+				return false, errPayload
+			}
+			if !yield(&m.new) {
+				return true, nil
+			}
+			continue
+		}
+		revision := int64(d.uvarint())
 		m.is = d.meta(flags, newExpires, newForm)
 		data := d.bytes()
 		if d.bad {
@@ -556,25 +716,28 @@ var errWithheld = errors.New("the version was not written to the log, as there w
 
 // parseHead parses the payload of appendHead. The marks are a sample of the window, from which the state knows at which
 // time and after how many bytes a revision was written, without reading the segments.
-func parseHead(payload []byte) (revision int64, w store.Window, err error) {
-	d, err := parseKind(payload, payloadHead, payloadHead)
+//
+// layers says whether there are layers behind the versions of the first plane.
+func parseHead(payload []byte) (revision int64, w store.Window, layers bool, err error) {
+	d, err := parseKind(payload, payloadHead)
 	if err != nil {
-		return 0, w, err
+		return 0, w, false, err
 	}
 	revision = int64(d.uvarint())
 	w.Horizon, w.Bytes = int64(d.uvarint()), int64(d.uvarint())
 	count, err := d.count()
 	if err != nil {
-		return 0, w, err
+		return 0, w, false, err
 	}
 	for range count {
 		w.Marks = append(w.Marks, store.Mark{Revision: int64(d.uvarint()), Time: d.varint(),
 			Bytes: int64(d.uvarint())})
 	}
+	layers = len(d.b) > 0 && d.byte() == 1
 	if d.bad {
-		return 0, w, errPayload
+		return 0, w, false, errPayload
 	}
-	return revision, w, nil
+	return revision, w, layers, nil
 }
 
 // decoder reads the parts of a payload, one after another. A part that is missing, or too large, sets bad and reads
@@ -649,14 +812,14 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-// key returns a key whose strings point into the payload, so it is lent, too. A string must not change while it is in
-// use; the payload does not change until the next frame is read.
-func (d *decoder) key() store.Key {
-	resource, name := d.bytes(), d.bytes()
-	return store.Key{
-		Resource: unsafe.String(unsafe.SliceData(resource), len(resource)),
-		Name:     unsafe.String(unsafe.SliceData(name), len(name)),
-	}
+// key returns a key whose strings point into the payload, so it is lent, too.
+func (d *decoder) key() store.Key { return store.Key{Resource: d.string(), Name: d.string()} }
+
+// string returns a string that points into the payload. A string must not change while it is in use; the payload does
+// not change until the next frame is read.
+func (d *decoder) string() string {
+	b := d.bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
 // meta reads the parts that are set in flags, as a sidecar with only these fields.

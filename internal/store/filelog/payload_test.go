@@ -90,7 +90,7 @@ func TestCheckpointPayloads(t *testing.T) {
 	want := &store.Checkpoint{Revision: 7,
 		Window: store.Window{Horizon: 3, Bytes: 9,
 			Marks: []store.Mark{{Revision: 1, Time: -2, Bytes: 3}, {Revision: 4, Time: 5, Bytes: 6}}}}
-	revision, window, err := parseHead(appendHead(nil, want))
+	revision, window, _, err := parseHead(appendHead(nil, want))
 	if err != nil || revision != 7 || fmt.Sprint(window) != fmt.Sprint(want.Window) {
 		t.Errorf("the head is %d, %v, %v", revision, window, err)
 	}
@@ -159,6 +159,7 @@ func FuzzPayload(f *testing.F) {
 			appendVersion(nil, v, false, nil)
 			return true
 		})
-		_, _, _ = parseHead(b)
+		_, _, _, _ = parseHead(b)
+		_, _ = parseLayer(b)
 	})
 }
