@@ -331,3 +331,28 @@ func (w *sequencer) end(plane string) {
 	clear(of.pending)
 	of.state.End()
 }
+
+// AsOf returns the changes that make of the plane, as it is at the revision seen, what it was at an earlier one, for
+// Begin. It returns ErrCompacted or ErrFuture as Snapshot does.
+func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, seen int64, err error) {
+	if revision == 0 {
+		return nil, 0, ErrFuture
+	}
+	then, err := s.SnapshotContext(ctx, revision)
+	if err != nil {
+		return nil, 0, err
+	}
+	now, err := s.Snapshot(0)
+	if err != nil {
+		return nil, 0, err
+	}
+	difference(now.collections, then.collections, func(k Key, _, v *Version) bool {
+		ch := Change{Key: k}
+		if v != nil {
+			ch.Data, ch.Sidecar = v.Data(), v.Sidecar
+		}
+		changes = append(changes, ch)
+		return true
+	})
+	return changes, now.revision, nil
+}

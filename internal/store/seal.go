@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
 )
 
 // Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
