@@ -249,8 +249,7 @@ func (p *planes) compare(s *store.Store, m *plane, revision, at int64) {
 //
 // SPEC: BEY-9, BEY-10, STORE-7
 func testPlanes(t *testing.T, b Implementation) {
-	if b.Shared || b.OneRevision {
-		testNoPlanes(t, b)
+	if !hasPlanes(t, b) {
 		return
 	}
 	for seed := range uint64(6) {
@@ -274,22 +273,27 @@ func testPlanes(t *testing.T, b Implementation) {
 	}
 }
 
-// testNoPlanes: a store without them says so.
-func testNoPlanes(t *testing.T, b Implementation) {
+// hasPlanes says whether stores can have several planes. Those that cannot have none, and say so.
+func hasPlanes(t *testing.T, b Implementation) bool {
 	s := newStore(t, b)
-	if _, err := s.Plane("x"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("a plane of a store that can have none: %v", err)
-	}
+	_, err := s.Plane("x")
 	for id := range s.Planes() {
-		t.Errorf("it has the plane %q", id)
+		t.Errorf("a new store has the plane %q", id)
 	}
+	if unsupported := errors.Is(err, errors.ErrUnsupported); unsupported || !errors.Is(err, store.ErrNoPlane) {
+		if !unsupported || b.Durable && !b.Shared && !b.OneRevision {
+			t.Errorf("a plane of a new store: %v", err)
+		}
+		return false
+	}
+	return true
 }
 
 // testPlaneBounds: limits of a plane hold exactly, also for commits that are not durable yet, and concern no other one.
 //
 // SPEC: BEY-10
 func testPlaneBounds(t *testing.T, b Implementation) {
-	if b.Shared || b.OneRevision {
+	if !hasPlanes(t, b) {
 		return
 	}
 	p := newPlanes(t, b, 1)
@@ -361,7 +365,7 @@ func testPlaneBounds(t *testing.T, b Implementation) {
 //
 // SPEC: BEY-10, URI-10
 func testPlaneExpiry(t *testing.T, b Implementation) {
-	if b.Shared || b.OneRevision {
+	if !hasPlanes(t, b) {
 		return
 	}
 	now := newClock()
