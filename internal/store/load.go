@@ -30,10 +30,10 @@ import (
 // sidecars would be wasted. Until then Sidecar has what the log has stored, and expires the expiry.
 //
 // A plane that begins with another one's content needs its indexes, too, so that content is brought up to date before
-// (settle). From then on dirty has the keys that were changed since, with the versions that the indexes have:
+// (complete). From then on dirty has the keys that were changed since, with the versions that the indexes have:
 //
-//	settled  ⇒  the indexes are those of live, but for the keys in dirty, for which they have dirty[k]
-//	not settled  ⇒  the indexes are empty, and dirty too
+//	completed  ⇒  the indexes are those of live, but for the keys in dirty, for which they have dirty[k]
+//	not completed  ⇒  the indexes are empty, and dirty too
 //
 // So the content of ten thousand planes that begin with the same one costs ten thousand roots and what each has of its
 // own. Nothing is shared with others yet, so no lock is taken.
@@ -43,7 +43,8 @@ type loader struct {
 	window *window
 	packer *packer
 	planes map[string]*loading
-	// stored has, for each Form and SealedBy, a sidecar with only these set, which versions share until they are described.
+	// stored has, for each Form and SealedBy, a sidecar with only these set, which versions share until they are
+	// described.
 	stored   map[stored]*Sidecar
 	copies   copier
 	revision int64
@@ -57,13 +58,13 @@ type loader struct {
 type loading struct {
 	plane string
 	content
-	origin   *origin
-	revision int64
-	begun    int64
-	resting  int64             // see Layer
-	expires  map[Key]time.Time // of the versions that are not described and expire
-	settled  bool
-	dirty    map[Key]*Version // nil while the indexes are empty
+	origin    *origin
+	revision  int64
+	begun     int64
+	resting   int64             // see Layer
+	expires   map[Key]time.Time // of the versions that are not described and expire
+	completed bool
+	dirty     map[Key]*Version // nil while the indexes are empty
 }
 
 // stored is what most versions have in common of that which is not part of their bytes.
@@ -88,7 +89,7 @@ func (l *loader) load(from *Checkpoint) error {
 	}
 	l.states = make(map[string]*State, len(l.planes))
 	for plane, p := range l.planes {
-		l.settle(p)
+		l.complete(p)
 		s := newState(l.config, l.window, l.packer, l.log, plane, p.content, p.revision)
 		s.origin, s.begun, s.resting = p.origin, p.begun, p.resting
 		l.states[plane] = s
@@ -148,7 +149,7 @@ func (l *loader) readFirst(from *Checkpoint) error {
 	p := &loading{content: newContent(), revision: from.Revision, expires: map[Key]time.Time{}}
 	l.planes[""] = p
 	if from.image != nil {
-		p.content, p.settled, p.dirty = from.image.begin(from.Revision), true, map[Key]*Version{}
+		p.content, p.completed, p.dirty = from.image.begin(from.Revision), true, map[Key]*Version{}
 		return nil
 	}
 	// A checkpoint has each key once.
@@ -182,7 +183,7 @@ func (l *loader) readLayers(all iter.Seq2[*Layer, error]) error {
 			if from == nil {
 				return fmt.Errorf("layer %d is the difference from %d, which is none", layer.Number, layer.Origin)
 			}
-			p.content, p.settled, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
+			p.content, p.completed, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
 		}
 		changed := slices.Clone(layer.Collections)
 		for i := range changed {
@@ -206,13 +207,13 @@ func (l *loader) readLayers(all iter.Seq2[*Layer, error]) error {
 		}
 		switch {
 		case plane == "":
-			l.settle(p)
+			l.complete(p)
 			p.origin = originOf(&p.content, p.revision, p.origin)
 			origins[layer.Number] = p
 		case l.planes[plane] != nil:
 			return fmt.Errorf("there are two layers of the plane %q", plane)
 		default:
-			l.settle(p)
+			l.complete(p)
 			l.planes[plane] = p
 		}
 	}
@@ -266,9 +267,9 @@ func (l *loader) begin(b *Beginning, revision int64) (bytes int64, err error) {
 		if from == nil {
 			return 0, fmt.Errorf("the plane %q begins with %q, which does not exist", plane, b.Origin)
 		}
-		l.settle(from)
+		l.complete(from)
 		from.origin = originOf(&from.content, from.revision, from.origin)
-		p.content, p.settled, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
+		p.content, p.completed, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
 	}
 	l.planes[plane] = p
 	for _, r := range b.Records {
@@ -287,7 +288,7 @@ func (l *loader) restore(p *loading, k Key, lent *Version, revision int64) {
 	if found {
 		k = old.Key // one string for the name of all versions of an object
 	}
-	if p.settled {
+	if p.completed {
 		if k = (Key{t.resource, k.Name}); !found {
 			k.Name = strings.Clone(k.Name)
 		}
@@ -302,7 +303,7 @@ func (l *loader) restore(p *loading, k Key, lent *Version, revision int64) {
 	}
 	// One string for the resource of a whole collection, too.
 	v := &Version{Key: Key{Resource: t.resource, Name: k.Name}, Revision: revision}
-	if !found && !p.settled {
+	if !found && !p.completed {
 		v.Key.Name = strings.Clone(k.Name)
 	}
 	t.names.Set(v.Key.Name, v)
@@ -322,13 +323,13 @@ func (l *loader) restore(p *loading, k Key, lent *Version, revision int64) {
 	}
 }
 
-// settle computes the sidecars of the versions that were restored, and brings the indexes up to date.
-func (l *loader) settle(p *loading) {
-	if p.settled && len(p.dirty) == 0 {
+// complete computes the sidecars of the versions that were restored, and brings the indexes up to date.
+func (l *loader) complete(p *loading) {
+	if p.completed && len(p.dirty) == 0 {
 		return
 	}
 	l.copies.finish()
-	if !p.settled {
+	if !p.completed {
 		var live []*Version
 		p.live.scan(func(v *Version) bool {
 			// Counted here and not in restore, where most versions are overwritten by later ones.
@@ -342,7 +343,7 @@ func (l *loader) settle(p *loading) {
 		for _, v := range live {
 			p.index(v.Key, nil, v)
 		}
-		p.settled, p.dirty = true, map[Key]*Version{}
+		p.completed, p.dirty = true, map[Key]*Version{}
 		return
 	}
 	changed := make([]*Version, 0, len(p.dirty))

@@ -60,7 +60,8 @@ func (s *State) NewVersion(key Key, revision int64, data []byte, sidecar *Sideca
 	return v
 }
 
-// set gives a version of a plane its bytes; lent says that the caller goes on to use them. It may be called concurrently.
+// set gives a version of a plane its bytes; lent says that the caller goes on to use them. It may be called
+// concurrently.
 func (p *packer) set(plane string, v *Version, data []byte, lent bool) {
 	if len(data) >= minPacked && len(data) <= delta.MaxLength {
 		like := likeness{plane, like(v.Key)}

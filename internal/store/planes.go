@@ -17,8 +17,8 @@ type Begin struct {
 	Origin string // the ID of the plane with whose objects it begins; "": it begins with none
 	// Changes are its first changes.
 	Changes []Change
-	// Seen is not 0 if Changes make of Origin as of the revision Seen what the plane is to begin with. Whatever changes in
-	// Origin after that is then undone in the plane. 0: what changes until the commit is a part of the plane.
+	// Seen is not 0 if Changes make of Origin as of the revision Seen what the plane is to begin with. Whatever changes
+	// in Origin after that is then undone in the plane. 0: what changes until the commit is a part of the plane.
 	Seen int64
 }
 
@@ -58,8 +58,8 @@ func (s *Store) writerOf() (*writer, error) {
 	return w, nil
 }
 
-// Plane returns the store of a plane in the same log; ErrNoPlane if there is none. It is valid until the plane ends: its
-// calls return ErrClosed then.
+// Plane returns the store of a plane in the same log; ErrNoPlane if there is none. It is valid until the plane ends:
+// its calls return ErrClosed then.
 func (s *Store) Plane(id string) (*Store, error) {
 	w, err := s.writerOf()
 	if err != nil {
@@ -122,10 +122,11 @@ func (s *State) Usage() Usage {
 	return Usage{s.live.count, s.live.bytes, s.history.memory + s.history.memoBytes, s.revision, s.resting}
 }
 
-// Rest drops what the state keeps for its readers: snapshots, and feeds that are held by a Collection. It is called when
-// all who have used the store are gone. If settled, those who follow the changes of the plane, such as its controllers,
-// have nothing to do as of its revision; Usage says so from then on, also after a restart, until the next commit.
-func (s *State) Rest(settled bool) {
+// Rest drops what the state keeps for its readers: snapshots, and feeds that are held by a Collection. It is called
+// when all who have used the store are gone. If done, those who follow the changes of the plane, such as its
+// controllers, have nothing to do as of its revision; Usage says so from then on, also after a restart, until the next
+// commit.
+func (s *State) Rest(done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recent, s.rebuilt = nil, nil
@@ -133,7 +134,7 @@ func (s *State) Rest(settled bool) {
 		f.pinned = false
 	}
 	s.history.forget()
-	if settled {
+	if done {
 		s.resting = s.revision
 	}
 }

@@ -478,8 +478,8 @@ func (w *sequencer) fail(b *batch) {
 	}
 }
 
-// checkRevisions fails unless commits follow those in the log without a gap, and each of their records has a revision of its
-// own. The caller holds seq.
+// checkRevisions fails unless commits follow those in the log without a gap, and each of their records has a revision
+// of its own. The caller holds seq.
 func (w *sequencer) checkRevisions(commits []*Commit) {
 	next := w.synced + 1
 	for _, c := range commits {

@@ -188,7 +188,7 @@ func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	w.window.mu.Lock()
-	horizon = w.window.settled
+	horizon = w.window.dropped
 	w.window.mu.Unlock()
 	if !wanted {
 		return horizon, nil

@@ -11,13 +11,13 @@ import (
 // log have one window: their revisions are on one number line, and the log keeps its files for all of them.
 //
 // The age is measured by marks, and not by the times of all records, so that the memory for it does not grow with the
-// number of changes. A commit moves the horizon by its own time, so no clock is read for each commit. A state drops what
-// has left the window when it gets a commit; without commits an alarm has it done, for all states that have history.
-// A state without history costs nothing here.
+// number of changes. A commit moves the horizon by its own time, so no clock is read for each commit. A state drops
+// what has left the window when it gets a commit; without commits an alarm has it done, for all states that have
+// history. A state without history costs nothing here.
 //
 //	marks ascend; horizon < their revisions ≤ newest
 //	a state has records, or its horizon is before its revision  ⇒  it is among aging
-//	settled ≤ horizon: no state has a horizon before settled that has a commit after it
+//	dropped ≤ horizon: no state has a horizon before dropped that has a commit after it
 //
 // The lock of a state is taken before mu.
 type window struct {
@@ -25,7 +25,7 @@ type window struct {
 
 	mu      sync.Mutex
 	horizon int64 // watches and snapshots may start from here on
-	settled int64 // what the log keeps no commits before
+	dropped int64 // what the log keeps no commits before
 	newest  int64 // the newest revision
 	bytes   int64 // of all changes ever made, see changeBytes
 	marks   queue[Mark]
@@ -37,7 +37,7 @@ type window struct {
 	aging  map[*State]struct{}
 
 	alarm   alarm         // calls age; mu guards alarm.at
-	trimmed chan struct{} // of capacity 1; receives when settled has moved
+	trimmed chan struct{} // of capacity 1; receives when dropped has moved
 }
 
 func newWindow(c *Config) *window {
@@ -65,8 +65,8 @@ func (w *window) advance(s *State, revision, now, bytes, memory int64) (horizon,
 		s.aging = true
 		w.aging[s] = struct{}{}
 	}
-	// The alarm sleeps until the oldest mark leaves the window. It is woken only if this commit makes that earlier, which
-	// is after a time without any history.
+	// The alarm sleeps until the oldest mark leaves the window. It is woken only if this commit makes that earlier,
+	// which is after a time without any history.
 	ages := w.due()
 	recheck = !ages.IsZero() && w.alarm.laterThan(ages.Add(w.tick()))
 	return w.horizon, w.floor, w.bound() && len(w.aging) > 1 || recheck
@@ -153,8 +153,8 @@ func (w *window) age(now time.Time) {
 	if invariants.Enabled {
 		w.check()
 	}
-	if horizon > w.settled {
-		w.settled = horizon
+	if horizon > w.dropped {
+		w.dropped = horizon
 		notify(w.trimmed)
 	}
 	// Not sooner than a tick from now: on a busy server marks leave the window all the time.
@@ -185,7 +185,7 @@ func (w *window) leave(s *State) {
 func (w *window) restart(revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.horizon, w.settled, w.newest = revision, revision, max(w.newest, revision)
+	w.horizon, w.dropped, w.newest = revision, revision, max(w.newest, revision)
 	for w.marks.len() > 0 {
 		w.marks.pop()
 	}
@@ -204,7 +204,7 @@ func (w *window) extent() Window {
 
 // resume restores what extent returned. It is for a window that nobody has yet, as are the two below.
 func (w *window) resume(e Window) {
-	w.horizon, w.settled, w.bytes = e.Horizon, e.Horizon, e.Bytes
+	w.horizon, w.dropped, w.bytes = e.Horizon, e.Horizon, e.Bytes
 	for _, m := range e.Marks {
 		w.marks.push(m)
 	}
@@ -218,8 +218,8 @@ func (w *window) replayed(c *Commit, bytes int64) {
 }
 
 // begins moves the horizon to the revision at which the log begins: files may have been removed that the window of the
-// checkpoint includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision whose history
-// no longer exists, and fail later. reaches says whether the log has all commits after a revision.
+// checkpoint includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision whose
+// history no longer exists, and fail later. reaches says whether the log has all commits after a revision.
 func (w *window) begins(now int64, reaches func(after int64) (bool, error)) error {
 	w.mark(w.newest, now)
 	w.trim(now)
@@ -227,12 +227,12 @@ func (w *window) begins(now int64, reaches func(after int64) (bool, error)) erro
 		ok, err := reaches(w.horizon)
 		switch {
 		case ok || err != nil:
-			w.settled = w.horizon
+			w.dropped = w.horizon
 			return err
 		case w.marks.len() > 0:
 			w.horizon = max(w.horizon, w.marks.pop().Revision)
 		default:
-			w.horizon, w.settled = w.newest, w.newest
+			w.horizon, w.dropped = w.newest, w.newest
 			return nil
 		}
 	}
@@ -240,8 +240,8 @@ func (w *window) begins(now int64, reaches func(after int64) (bool, error)) erro
 
 // check fails where an invariant of the window does not hold. The caller holds mu.
 func (w *window) check() {
-	if w.horizon > w.newest || w.settled > w.horizon {
-		invariants.Fail("store: the window begins at %d, settled at %d, of %d", w.horizon, w.settled, w.newest)
+	if w.horizon > w.newest || w.dropped > w.horizon {
+		invariants.Fail("store: the window begins at %d, dropped at %d, of %d", w.horizon, w.dropped, w.newest)
 	}
 	for i, last := 0, (Mark{Revision: w.horizon}); i < w.marks.len(); i++ {
 		m := w.marks.at(i)

@@ -50,11 +50,11 @@ const (
 // The flags of a commit: which of its parts follow. One that is not known is an error: a newer version has written it.
 const (
 	commitSealed     = 1 << iota // some versions are encrypted: a byte of seals follows the flags of each record
-	commitOfPlane                // it is of another plane than the first one
+	commitOther                  // it is of another plane than the first one
 	commitAttributed             // it says who has made it: bytes, which this version of the program skips
 	commitBegins                 // a plane begins with it
 	commitEnds                   // a plane ends with it
-	commitFlags      = commitSealed | commitOfPlane | commitAttributed | commitBegins | commitEnds
+	commitFlags      = commitSealed | commitOther | commitAttributed | commitBegins | commitEnds
 )
 
 // isGone is the flag of a version in a layer that says that its key has none.
@@ -124,16 +124,16 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 //
 //	commitOf(appendCommit(nil, c)) = c, except for the fields of a sidecar other than Expire and Form
 //
-// A payload is: kind, flags, revision, time, the ID of the plane, the number of records, what begins, what ends, and the
-// records; then those of the plane that begins. The revisions of the records follow from that of the commit and are not
-// stored. A commit is one frame, so it is in the log as a whole or not at all.
+// A payload is: kind, flags, revision, time, the ID of the plane, the number of records, what begins, what ends, and
+// the records; then those of the plane that begins. The revisions of the records follow from that of the commit and are
+// not stored. A commit is one frame, so it is in the log as a whole or not at all.
 func appendCommit(b []byte, c *store.Commit) []byte {
 	var flags byte
 	if isSealed(c) {
 		flags |= commitSealed
 	}
 	if c.Plane != "" {
-		flags |= commitOfPlane
+		flags |= commitOther
 	}
 	if c.Begins != nil {
 		flags |= commitBegins
@@ -235,7 +235,8 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 		b = appendText(b, r.Key, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
-		// Most versions are deltas, and to put their bytes together takes memory: those of the new one are in b already.
+		// Most versions are deltas, and to put their bytes together takes memory: those of the new one are in b
+		// already.
 		var data []byte
 		switch {
 		case r.New != nil && seals&newSealed != 0:
@@ -482,7 +483,7 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 		d.sealed = flags&commitSealed != 0
 	}
 	h.last, h.time = int64(d.uvarint()), d.varint()
-	if flags&commitOfPlane != 0 {
+	if flags&commitOther != 0 {
 		h.plane = d.string()
 	}
 	if flags&commitAttributed != 0 {

@@ -109,7 +109,8 @@ func TestSealedPayload(t *testing.T) {
 		other := &store.Record{Key: store.Key{Resource: "/pods", Name: "p"}, Revision: 10, New: version("in clear", 10, at0)}
 		c := &store.Commit{Revision: 10, Records: []*store.Record{r, other}, Seals: []*store.Seal{s.seal(t, k), nil}}
 		b := appendCommit(nil, c)
-		if b[0] != payloadCommit || b[1] != commitSealed || bytes.Contains(b, []byte("mark")) || bytes.Contains(b, []byte("MARK")) ||
+		if b[0] != payloadCommit || b[1] != commitSealed ||
+			bytes.Contains(b, []byte("mark")) || bytes.Contains(b, []byte("MARK")) ||
 			!bytes.Contains(b, []byte("in clear")) {
 			t.Errorf("%s: %q", name, b)
 		}

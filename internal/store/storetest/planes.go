@@ -66,7 +66,8 @@ func (p *planes) random(first bool) string {
 func (p *planes) some(n int) (changes []store.Change) {
 	seen := map[store.Key]bool{}
 	for range n {
-		k := store.Key{Resource: []string{"/pods", "apps/deployments"}[p.rng.IntN(2)], Name: fmt.Sprintf("n/%d", p.rng.IntN(12))}
+		resource := []string{"/pods", "apps/deployments"}[p.rng.IntN(2)]
+		k := store.Key{Resource: resource, Name: fmt.Sprintf("n/%d", p.rng.IntN(12))}
 		if seen[k] {
 			continue
 		}
@@ -175,8 +176,8 @@ func (p *planes) end() {
 	}
 }
 
-// check compares all planes with their models: what they have, what refers to what, what they were, and the history that
-// a watch from some revision gets.
+// check compares all planes with their models: what they have, what refers to what, what they were, and the history
+// that a watch from some revision gets.
 func (p *planes) check() {
 	p.t.Helper()
 	if want, have := slices.Sorted(maps.Keys(p.models))[1:], slices.Collect(p.Planes()); !slices.Equal(want, have) {
@@ -201,8 +202,8 @@ func (p *planes) check() {
 		at := m.begun + p.rng.Int64N(s.Revision()-m.begun+1)
 		if at < stats.Horizon {
 			if _, err := s.Watch(context.Background(), "/pods", "", at); !errors.Is(err, store.ErrCompacted) {
-				p.t.Fatalf("plane %q, which begins at %d and has horizon %d, is watched from %d: %v", id, m.begun, stats.Horizon,
-					at, err)
+				p.t.Fatalf("plane %q, which begins at %d and has horizon %d, is watched from %d: %v", id, m.begun,
+					stats.Horizon, at, err)
 			}
 			continue
 		}
@@ -380,7 +381,8 @@ func testPlaneExpiry(t *testing.T, b Implementation) {
 	expires := func(s *store.Store, name string, after time.Duration) {
 		sc := Describe(pod(name), []byte("x"))
 		sc.Expire = now.Now().Add(after)
-		if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: pod(name), Data: []byte("x"), Sidecar: sc}}); err != nil {
+		change := store.Change{Key: pod(name), Data: []byte("x"), Sidecar: sc}
+		if _, err := s.Commit(t.Context(), nil, []store.Change{change}); err != nil {
 			t.Fatal(err)
 		}
 	}
