@@ -27,6 +27,7 @@ func commands() []group {
 	return []group{
 		{"Servers", []*cobra.Command{serveCommand(), startCommand(), stopCommand(), statusCommand(), listCommand(),
 			logsCommand()}},
+		{"Planes", []*cobra.Command{planeCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
 		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand()}},
 		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -52,54 +53,79 @@ func readKubeconfigs(files []string) ([]kubeconfig, error) {
 	return all, nil
 }
 
-// connect creates a client for the current context of kubeconfigs, which count as one: of two entries of one name the
-// first one counts. Only certificates and tokens are supported; users with an exec plugin can pipe the object into
-// `plinth owners -f -`.
-func connect(files []string) (*remote, error) {
+// currentContext is the current context of kubeconfigs, which count as one: of two entries of one name the first one
+// counts.
+type currentContext struct {
+	files   []string
+	name    string
+	context object.Value
+	// cluster and user are what the context names, each with the file that has it.
+	cluster, user item
+}
+
+// item is an entry of a list in a kubeconfig.
+type item struct {
+	name, file string
+	value      object.Value
+}
+
+func readCurrentContext(files []string) (*currentContext, error) {
 	all, err := readKubeconfigs(files)
 	if err != nil {
 		return nil, err
 	}
-	current := ""
+	c := &currentContext{files: files}
 	for _, k := range all {
-		current = cmp.Or(current, k.value.At("current-context").Str())
+		c.name = cmp.Or(c.name, k.value.At("current-context").Str())
 	}
-	context, _ := named(all, "contexts", "context", current)
-	cluster, of := named(all, "clusters", "cluster", context.At("cluster").Str())
-	user, by := named(all, "users", "user", context.At("user").Str())
-	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(),
-		namespace: context.At("namespace").Str()}
-	if c.url == "" {
+	c.context = named(all, "contexts", "context", c.name).value
+	c.cluster = named(all, "clusters", "cluster", c.context.At("cluster").Str())
+	c.user = named(all, "users", "user", c.context.At("user").Str())
+	if c.cluster.value.At("server").Str() == "" {
 		return nil, fmt.Errorf("%s: the current context, %q, names no server; kubectl config use-context sets another one", strings.Join(files, ", "),
-			current)
+			c.name)
 	}
-	if c.namespace == "" {
-		c.namespace = "default"
+	return c, nil
+}
+
+// connect creates a client for the current context of kubeconfigs. Only certificates and tokens are supported; users
+// with an exec plugin can pipe the object into `plinth owners -f -`.
+func connect(files []string) (*remote, error) {
+	current, err := readCurrentContext(files)
+	if err != nil {
+		return nil, err
 	}
+	return current.connect()
+}
+
+func (current *currentContext) connect() (*remote, error) {
+	cluster, user := current.cluster.value, current.user.value
+	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(),
+		namespace: cmp.Or(current.context.At("namespace").Str(), "default")}
 	security := &tls.Config{InsecureSkipVerify: cluster.At("insecure-skip-tls-verify").Bool(),
 		ServerName: cluster.At("tls-server-name").Str()}
-	authority, err := content(cluster, of, "certificate-authority")
+	authority, err := content(cluster, current.cluster.file, "certificate-authority")
 	if err != nil {
 		return nil, err
 	}
 	if authority != nil {
 		security.RootCAs = x509.NewCertPool()
 		if !security.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, fmt.Errorf("%s: the certificate authority is no PEM", of)
+			return nil, fmt.Errorf("%s: the certificate authority is no PEM", current.cluster.file)
 		}
 	}
-	certificate, err := content(user, by, "client-certificate")
+	certificate, err := content(user, current.user.file, "client-certificate")
 	if err != nil {
 		return nil, err
 	}
-	key, err := content(user, by, "client-key")
+	key, err := content(user, current.user.file, "client-key")
 	if err != nil {
 		return nil, err
 	}
 	if certificate != nil {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", by, err)
+			return nil, fmt.Errorf("%s: %w", current.user.file, err)
 		}
 		security.Certificates = []tls.Certificate{pair}
 	}
@@ -108,16 +134,16 @@ func connect(files []string) (*remote, error) {
 	return c, nil
 }
 
-// named finds the entry of a list by its name, and the file that has it.
-func named(all []kubeconfig, list, member, name string) (v object.Value, file string) {
+// named finds the entry of a list by its name.
+func named(all []kubeconfig, list, member, name string) item {
 	for _, k := range all {
 		for _, entry := range k.value.At(list).Items() {
 			if entry.At("name").Str() == name {
-				return entry.At(member), k.file
+				return item{name, k.file, entry.At(member)}
 			}
 		}
 	}
-	return object.Nil, ""
+	return item{name: name}
 }
 
 // content returns the member NAME-data of a kubeconfig's entry, decoded, else the content of the file in its member
@@ -148,10 +174,29 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
+// codeError is the answer of a server that is an error, without a Status.
+type codeError struct {
+	path, status string
+	code         int
+}
+
+func (e *codeError) Error() string { return e.path + ": " + e.status }
+
 // send sends a request and returns the body of the response. If the status is none of success it returns the message in
 // the response as an error.
 func (c *remote) send(method, path string, body []byte, header http.Header) ([]byte, error) {
-	request, err := http.NewRequest(method, c.url+path, bytes.NewReader(body))
+	response, err := c.open(context.Background(), c.client, method, path, body, header)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
+}
+
+// open sends a request and returns the response, of which the caller closes the body. Errors are as with send.
+func (c *remote) open(ctx context.Context, client *http.Client, method, path string, body []byte, header http.Header) (
+	*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -159,22 +204,19 @@ func (c *remote) send(method, path string, body []byte, header http.Header) ([]b
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	response, err := c.client.Do(request)
-	if err != nil {
-		return nil, err
+	response, err := client.Do(request)
+	if err != nil || response.StatusCode/100 == 2 {
+		return response, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode/100 != 2 {
-		if parsed, err := object.ParseJSON(bytes.Clone(text)); err == nil && parsed.Value.At("message").Str() != "" {
-			return nil, &statusError{parsed.Value.At("message").Str(), parsed.Value}
-		}
-		return nil, fmt.Errorf("%s: %s", path, response.Status)
+	if parsed, err := object.ParseJSON(text); err == nil && parsed.Value.At("message").Str() != "" {
+		return nil, &statusError{parsed.Value.At("message").Str(), parsed.Value}
 	}
-	return text, nil
+	return nil, &codeError{path, response.Status, response.StatusCode}
 }
 
 // discovery is the media type of aggregated discovery.

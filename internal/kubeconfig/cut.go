@@ -18,14 +18,10 @@ var ErrOther = errors.New("the context is that of another server")
 // What the file has besides is in the result to the byte. The cluster has to be that of the server, a URL; if there is
 // no such context, the result is the text. If it was the current context, none is afterwards.
 func Cut(text []byte, name, server string) ([]byte, error) {
-	parsed, err := object.ParseYAML(text)
-	switch {
-	case !utf8.Valid(text) || err == nil && len(parsed.Duplicates) > 0:
-		return nil, errUnusual
-	case err != nil:
+	old, err := parsed(text)
+	if err != nil {
 		return nil, err
 	}
-	old := parsed.Value
 	entry := itemOf(old.At("contexts"), name).At("context")
 	if entry.IsNull() {
 		return text, nil
@@ -46,6 +42,23 @@ func Cut(text []byte, name, server string) ([]byte, error) {
 			delete(gone, "users")
 		}
 	}
+	return without(text, old, gone)
+}
+
+// parsed is the value of a text.
+func parsed(text []byte) (object.Value, error) {
+	v, err := object.ParseYAML(text)
+	switch {
+	case !utf8.Valid(text) || err == nil && len(v.Duplicates) > 0:
+		return object.Nil, errUnusual
+	case err != nil:
+		return object.Nil, err
+	}
+	return v.Value, nil
+}
+
+// without returns a kubeconfig, whose value is old, without some items: their names by the name of their list.
+func without(text []byte, old object.Value, gone map[string]string) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
@@ -66,7 +79,7 @@ func Cut(text []byte, name, server string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if old.At("current-context").Str() == name {
+	if name, ok := gone["contexts"]; ok && old.At("current-context").Str() == name {
 		want = want.With("current-context", object.StringOf(""))
 		_, value := child(root, "current-context")
 		if err := edit.scalar(value, object.StringOf(""), root.Style&yaml.FlowStyle != 0); err != nil {

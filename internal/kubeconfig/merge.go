@@ -13,7 +13,7 @@
 // the parsed file. A file that is written in another way is an error, and stays as it is.
 //
 // [Cut] takes such an entry away in the same way. [Write] and [Remove] do this with a file, under the lock of
-// client-go.
+// client-go. [Add] and [Drop] do it with a context that is made from another one (a [Copy]).
 package kubeconfig
 
 import (
@@ -47,6 +47,18 @@ func (e *Entry) Equal(other *Entry) bool {
 
 // Merge returns a kubeconfig with the entry. What the file has besides is in the result to the byte.
 func Merge(text []byte, e *Entry) ([]byte, error) {
+	return merged(text, &addition{lists: e.lists(), context: e.Name, use: e.Use})
+}
+
+// addition is what is merged into a kubeconfig: an item for each list, and with use the current context.
+type addition struct {
+	lists   []list
+	context string
+	use     bool
+}
+
+// merged returns a kubeconfig with an addition.
+func merged(text []byte, e *addition) ([]byte, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is no text in UTF-8")
 	}
@@ -68,7 +80,7 @@ func Merge(text []byte, e *Entry) ([]byte, error) {
 	}
 	if len(old.At("contexts").Items()) == 0 && old.At("current-context").Str() == "" {
 		first := *e
-		first.Use, e = true, &first
+		first.use, e = true, &first
 	}
 	want, err := e.into(old)
 	if err != nil {
@@ -88,12 +100,12 @@ func Merge(text []byte, e *Entry) ([]byte, error) {
 	if err := edit.file(document.Content[0], e); err != nil {
 		return nil, err
 	}
-	merged := edit.apply()
-	after, err := object.ParseYAML(merged)
+	out := edit.apply()
+	after, err := object.ParseYAML(out)
 	if err != nil || len(after.Duplicates) > 0 || !object.Equal(after.Value, want) {
 		return nil, errUnusual
 	}
-	return merged, nil
+	return out, nil
 }
 
 // errUnusual is returned for files that kubectl may understand and Merge cannot change.
@@ -115,10 +127,10 @@ func plainKeys(n *yaml.Node) bool {
 }
 
 // appended is a new kubeconfig, behind the comments that the file has.
-func appended(text []byte, e *Entry) ([]byte, error) {
+func appended(text []byte, e *addition) ([]byte, error) {
 	members := []object.Member{{Key: "apiVersion", Value: object.StringOf("v1")},
-		{Key: "kind", Value: object.StringOf("Config")}, {Key: "current-context", Value: object.StringOf(e.Name)}}
-	for _, l := range e.lists() {
+		{Key: "kind", Value: object.StringOf("Config")}, {Key: "current-context", Value: object.StringOf(e.context)}}
+	for _, l := range e.lists {
 		members = append(members, object.Member{Key: l.name, Value: object.ListOf(l.item)})
 	}
 	want := object.MapOf(members...)
@@ -126,15 +138,15 @@ func appended(text []byte, e *Entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	merged := slices.Clone(text)
-	if len(merged) > 0 && merged[len(merged)-1] != '\n' {
-		merged = append(merged, '\n')
+	out := slices.Clone(text)
+	if len(out) > 0 && out[len(out)-1] != '\n' {
+		out = append(out, '\n')
 	}
-	merged = append(merged, body...)
-	if after, err := object.ParseYAML(merged); err != nil || !object.Equal(after.Value, want) {
+	out = append(out, body...)
+	if after, err := object.ParseYAML(out); err != nil || !object.Equal(after.Value, want) {
 		return nil, errUnusual
 	}
-	return merged, nil
+	return out, nil
 }
 
 // list is one of the lists of named items of a kubeconfig, and the item in it that is ours.
@@ -155,10 +167,10 @@ func (e *Entry) lists() []list {
 	}
 }
 
-// into is the value of a kubeconfig with the entry. A new item is the first of its list: what stands before the next
+// into is the value of a kubeconfig with the addition. A new item is the first of its list: what stands before the next
 // item in the text, a comment, belongs to that one.
-func (e *Entry) into(config object.Value) (object.Value, error) {
-	for _, l := range e.lists() {
+func (e *addition) into(config object.Value) (object.Value, error) {
+	for _, l := range e.lists {
 		items := config.At(l.name)
 		if k := items.Kind(); k != object.List && k != object.Null {
 			return config, fmt.Errorf("%s is no list", l.name)
@@ -183,8 +195,8 @@ func (e *Entry) into(config object.Value) (object.Value, error) {
 		}
 		config = config.With(l.name, items.WithItem(at, merged))
 	}
-	if e.Use {
-		config = config.With("current-context", object.StringOf(e.Name))
+	if e.use {
+		config = config.With("current-context", object.StringOf(e.context))
 	}
 	return config, nil
 }
@@ -309,13 +321,13 @@ type position struct {
 }
 
 // file edits the root of a kubeconfig.
-func (e *editor) file(root *yaml.Node, entry *Entry) error {
+func (e *editor) file(root *yaml.Node, entry *addition) error {
 	if root.Kind != yaml.MappingNode {
 		return errUnusual
 	}
 	flow := root.Style&yaml.FlowStyle != 0
 	var missing []object.Member
-	for _, l := range entry.lists() {
+	for _, l := range entry.lists {
 		key, items := child(root, l.name)
 		if key == nil {
 			missing = append(missing, object.Member{Key: l.name, Value: object.ListOf(l.item)})
@@ -325,11 +337,11 @@ func (e *editor) file(root *yaml.Node, entry *Entry) error {
 			return err
 		}
 	}
-	if entry.Use {
+	if entry.use {
 		key, value := child(root, "current-context")
 		if key == nil {
-			missing = append(missing, object.Member{Key: "current-context", Value: object.StringOf(entry.Name)})
-		} else if err := e.value(value, object.StringOf(entry.Name), position{key, flow}); err != nil {
+			missing = append(missing, object.Member{Key: "current-context", Value: object.StringOf(entry.context)})
+		} else if err := e.value(value, object.StringOf(entry.context), position{key, flow}); err != nil {
 			return err
 		}
 	}
@@ -421,6 +433,8 @@ func (e *editor) value(n *yaml.Node, want object.Value, at position) error {
 			return nil
 		}
 		return e.below(at.key, begin, begin+len(n.Value), want)
+	case want.Kind() != object.Map && means(n, want): // only texts are replaced
+		return nil
 	case n.Kind != yaml.MappingNode || want.Kind() != object.Map:
 		return errUnusual
 	}
@@ -434,6 +448,16 @@ func (e *editor) value(n *yaml.Node, want object.Value, at position) error {
 		}
 	}
 	return e.members(n, missing, at)
+}
+
+// means says whether a node has a value.
+func means(n *yaml.Node, want object.Value) bool {
+	text, err := yaml.Marshal(n)
+	if err != nil {
+		return false
+	}
+	parsed, err := object.ParseYAML(text)
+	return err == nil && object.Equal(parsed.Value, want)
 }
 
 // members inserts members into a mapping, before its others.

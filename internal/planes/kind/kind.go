@@ -31,7 +31,10 @@ const (
 // Access is the verb on a Plane whose holders are administrators in the plane, and may begin another one with it.
 const Access = "access"
 
-// Phases of a plane.
+// Settled is the condition that says whether the controllers of a plane have done what follows from its objects.
+const Settled = "Settled"
+
+// Phases of a plane; Ready is a condition, too.
 const (
 	Ready       = "Ready"
 	Failed      = "Failed"

@@ -2,12 +2,7 @@ package kind_test
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -18,19 +13,14 @@ import (
 	"time"
 
 	"plinth/internal/access"
-	"plinth/internal/addresses"
 	"plinth/internal/apierr"
 	"plinth/internal/auth"
-	"plinth/internal/auth/serviceaccount"
-	"plinth/internal/authz"
 	"plinth/internal/crd/validation"
 	"plinth/internal/engine"
-	"plinth/internal/features"
 	"plinth/internal/gotypes"
-	"plinth/internal/initial"
 	"plinth/internal/plane"
 	"plinth/internal/planes/kind"
-	"plinth/internal/storage"
+	"plinth/internal/planes/kind/kindtest"
 	"plinth/object"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,42 +38,7 @@ type server struct {
 // newServer makes a plane; with a nil config, one that does not serve the type.
 func newServer(t *testing.T, planes *kind.Config) *server {
 	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	authority, err := authz.New(authz.FromModes([]authz.Mode{authz.RBAC}, nil), authz.Options{Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	services, err := new(addresses.Flags).Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := serviceaccount.NewStaticKeys([]crypto.PublicKey{private.Public()}, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plane.New(t.Context(), plane.Config{
-		Releases: features.Current, Logger: logger, Addresses: services,
-		Authority: authority, Address: "localhost:443",
-		Accounts: plane.Accounts{Keys: keys, Static: keys, Issuers: []string{serviceaccount.DefaultIssuer}},
-		Self:     initial.Self{Trusted: func() (clients, proxies []byte) { return nil, nil }},
-		Planes:   planes,
-		Storage: func(ctx context.Context, types *engine.Registry, define engine.Define) (*storage.Storage, error) {
-			return storage.Open(ctx, storage.Config{HistoryBytes: 1 << 20, Registry: types, Define: define, Logger: logger})
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &server{p, t}
+	return &server{kindtest.New(t, planes), t}
 }
 
 // The users of the tests.
