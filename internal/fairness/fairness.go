@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,9 @@ import (
 
 // Config is what a Fairness needs.
 type Config struct {
+	// Share is what the plane has of the process; nil: it has Seats and Places of its own.
+	Share *Share
+
 	Seats int // of all levels together
 	// Places bounds how many requests execute at one time; 0: twice the number of processors. PlacesOfOne bounds those of
 	// one flow while other flows have requests; 0: one fewer than there are processors, at least one.
@@ -36,6 +38,7 @@ type Config struct {
 //	newest.schemas, newest.levels = the values of the views when it was made
 //	levels has the levels of newest, and those that have lost their object and still have requests
 type Fairness struct {
+	share   *Share // nil: none
 	seats   int
 	places  *execution.Share
 	kinds   *kinds
@@ -70,15 +73,13 @@ type match struct {
 
 // New makes a Fairness.
 func New(c Config) *Fairness {
-	processors := runtime.GOMAXPROCS(0)
-	if c.Places == 0 {
-		c.Places = 2 * processors
+	f := &Fairness{share: c.Share, seats: c.Seats, kinds: newKinds(time.Now()), levels: map[string]*Level{}}
+	if c.Share == nil {
+		f.places = newLimiter(c.Places, c.PlacesOfOne).Share(1)
+	} else {
+		f.places, f.seats = c.Share.places, c.Share.seats()
+		c.Share.attach(f)
 	}
-	if c.PlacesOfOne == 0 {
-		c.PlacesOfOne = max(1, processors-1)
-	}
-	f := &Fairness{seats: c.Seats, places: execution.New(c.Places, c.PlacesOfOne).Share(1), kinds: newKinds(time.Now()),
-		levels: map[string]*Level{}}
 	f.schemas = func() (*schemaSet, error) { return noSchemas, nil }
 	f.specs = func() (*levelSet, error) { return noLevels, nil }
 	if c.Schemas != nil {
@@ -88,6 +89,13 @@ func New(c Config) *Fairness {
 		f.specs = view.New(c.Levels, compileLevels).Now
 	}
 	return f
+}
+
+// Close ends the use of its Share. Requests may be under way, and give back what they have.
+func (f *Fairness) Close() {
+	if f.share != nil {
+		f.share.detach(f)
+	}
 }
 
 var (
@@ -165,7 +173,7 @@ func (f *Fairness) digest() *config {
 	for name, spec := range specs {
 		l := f.levels[name]
 		if l == nil {
-			l = newLevel(now, spec, f.places.Band(), f.kinds)
+			l = newLevel(now, spec, f.places.Band(), f.kinds, f.share)
 			f.levels[name] = l
 		}
 		l.spec, l.quiescing, l.uidHeader = spec, false, []string{spec.UID}
@@ -178,8 +186,8 @@ func (f *Fairness) digest() *config {
 	f.assign()
 	for _, s := range withMandatory(c.schemas.all, specs) {
 		l := f.levels[s.Level]
-		c.matches = append(c.matches, match{schema: s, level: l, use: l.useOf(s.Name), exempt: l.spec.exempt,
-			queues: l.spec.shape.Queues > 1, band: l.band, uid: l.uidHeader, widest: l.widest})
+		c.matches = append(c.matches, match{schema: s, level: l, use: l.useOf(s.Name), exempt: l.unbounded(),
+			queues: l.shape().Queues > 1, band: l.band, uid: l.uidHeader, widest: l.widest})
 	}
 	used := map[*use]bool{}
 	for _, m := range c.matches {
@@ -231,6 +239,9 @@ func (f *Fairness) assign() {
 		shares += float64(l.spec.shares)
 	}
 	f.total = 0
+	if f.share != nil {
+		f.seats = f.share.seats()
+	}
 	queued := 0
 	for _, l := range f.levels {
 		l.nominal = 0
@@ -243,13 +254,18 @@ func (f *Fairness) assign() {
 			l.most = l.nominal + int(math.Round(float64(l.nominal)*float64(*percent)/100))
 		}
 		f.total += l.nominal
-		l.band.SetWeight(l.nominal)
+		l.weigh(l.nominal)
 		if l.widest = 0; l.spec.shape.Queues > 0 {
 			queued += l.spec.shape.Queues * l.spec.shape.Length
 			l.widest = max(1, min(int(math.Ceil(float64(l.nominal)*widestShare)), l.nominal/l.spec.shape.HandSize))
 		}
 		if l.current < 0 { // new
 			l.current = l.nominal - lendable/2
+		}
+	}
+	for _, l := range f.levels {
+		if l.spec.exempt && !l.unbounded() {
+			l.weigh(f.total)
 		}
 	}
 	f.kinds.setLimits(time.Now(), queued, f.total)
@@ -316,9 +332,13 @@ func (f *Fairness) divide() {
 		}
 	}
 	for _, l := range f.levels {
-		shape := withKept(l.spec.shape, l.current)
+		limit := l.current
+		if l.spec.exempt && !l.unbounded() {
+			limit = f.seats
+		}
+		shape := withKept(l.shape(), limit)
 		shape.Share = int(math.Round(float64(f.seats) / 10))
-		l.configure(shape, l.current)
+		l.configure(shape, limit)
 	}
 }
 
@@ -347,7 +367,7 @@ func (f *Fairness) sorted() iter.Seq2[string, *Level] {
 // adjustment is how often the seats are divided by demand.
 const adjustment = 10 * time.Second
 
-// Run divides the seats every ten seconds until ctx ends.
+// Run divides the seats every ten seconds until ctx ends. Capacity.Run does it for those that have a Share.
 func (f *Fairness) Run(ctx context.Context) {
 	ticker := time.NewTicker(adjustment)
 	defer ticker.Stop()
@@ -366,6 +386,10 @@ func (f *Fairness) Run(ctx context.Context) {
 
 // adjust divides the seats by demand. A level that has ended leaves its seats to the others. The caller holds mu.
 func (f *Fairness) adjust() {
+	if f.share != nil && f.share.seats() != f.seats {
+		f.assign()
+		return
+	}
 	for _, l := range f.levels {
 		if l.quiescing && l.idle() {
 			f.assign()

@@ -22,9 +22,9 @@ func parsed(t *testing.T, text string) object.Value {
 }
 
 // configured returns a Fairness with these schemas and levels, by name.
-func configured(t *testing.T, seats int, schemas, levels map[string]string) *Fairness {
+func configured(t *testing.T, seats int, schemas, levels map[string]string, share *Share) *Fairness {
 	t.Helper()
-	f := New(Config{Seats: seats})
+	f := New(Config{Seats: seats, Share: share})
 	s, l := &schemaSet{}, &levelSet{map[string]*levelSpec{}}
 	for name, text := range schemas {
 		s.all = append(s.all, schemaOf(name, parsed(t, text)))
@@ -55,7 +55,7 @@ func TestMatch(t *testing.T) {
 		"dangling": `{"spec":{"matchingPrecedence":8,"priorityLevelConfiguration":{"name":"none"},"rules":[{
 			"subjects":[{"kind":"Group","group":{"name":"*"}}],
 			"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`,
-	}, map[string]string{"queues": queuing})
+	}, map[string]string{"queues": queuing}, nil)
 	account := access.User{Name: "system:serviceaccount:ns:x", Groups: []string{access.Authenticated}}
 	for _, c := range []struct {
 		a    access.Attributes
@@ -84,7 +84,7 @@ func TestWaiting(t *testing.T) {
 		all := `{"spec":{"matchingPrecedence":7,"priorityLevelConfiguration":{"name":"queues"},"rules":[{
 			"subjects":[{"kind":"User","user":{"name":"*"}}],
 			"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`
-		f := configured(t, 2, map[string]string{"all": all}, map[string]string{"queues": queuing})
+		f := configured(t, 2, map[string]string{"all": all}, map[string]string{"queues": queuing}, nil)
 		a := &access.Attributes{User: access.User{Name: "jane"}, Verb: "get", Path: "/"}
 		class := f.Match(a)
 		begin := func(wait time.Duration) (*Ticket, int) {
@@ -182,7 +182,7 @@ func TestRetryAfter(t *testing.T) {
 // A level has the counts of the flow schemas that are there, and of those with requests under way, however many have
 // come and gone.
 func TestCountsOfSchemasThatAreGone(t *testing.T) {
-	f := configured(t, 10, nil, map[string]string{"queues": queuing})
+	f := configured(t, 10, nil, map[string]string{"queues": queuing}, nil)
 	name := func(i int) string { return fmt.Sprint("schema", i) }
 	set := func(i int) {
 		s := &schemaSet{all: []*Schema{schemaOf(name(i), parsed(t, `{"spec":{"matchingPrecedence":7,

@@ -12,7 +12,8 @@ import (
 
 // Level is a priority level: Queues with a lock, in which requests wait.
 //
-// Fairness.mu is locked before mu, and kinds.mu after it. No lock is held while a request waits or executes.
+// Fairness.mu is locked before mu, and kinds.mu and Capacity.mu after it. No lock is held while a request waits or
+// executes.
 type Level struct {
 	Name string
 
@@ -21,6 +22,7 @@ type Level struct {
 	uses    map[string]*use // by flow schema
 	band    *execution.Band
 	kinds   *kinds
+	portion *portion // what it has of the plane's Share; nil: there is none, or it is outside
 	refusal refusals
 
 	// Guarded by Fairness.mu:
@@ -83,10 +85,55 @@ func (h *histogram) add(bounds []float64, value float64) {
 	h.n++
 }
 
-// newLevel makes a level without seats: Fairness.assign sets them.
-func newLevel(now time.Time, spec *levelSpec, band *execution.Band, k *kinds) *Level {
-	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{}, band: band, kinds: k,
-		refusal: refusals{after: 1}, spec: spec, current: -1}
+// newLevel makes a level without seats: Fairness.assign sets them. Its plane may have a Share.
+func newLevel(now time.Time, spec *levelSpec, band *execution.Band, k *kinds, share *Share) *Level {
+	l := &Level{Name: spec.Name, uses: map[string]*use{}, band: band, kinds: k, refusal: refusals{after: 1}, spec: spec,
+		current: -1}
+	if share != nil && !(spec.exempt && share.exempts) {
+		l.portion = &portion{share: share, level: l, weight: 1}
+	}
+	l.queues = NewQueues(now, l.shape(), 0)
+	l.queues.portion = l.portion
+	return l
+}
+
+// unbounded says whether requests of the level need no seats: it is exempt, and the plane has no Share, or one that
+// exempts.
+func (l *Level) unbounded() bool { return l.spec.exempt && l.portion == nil }
+
+// exemptShape is how requests of the exempt level wait in a plane whose share does not exempt. There are few schemas
+// for it, and their requests are of one flow each.
+var exemptShape = Shape{Queues: 16, HandSize: 2, Length: 50}
+
+// shape is that of its object. An exempt level in a share has queues.
+func (l *Level) shape() Shape {
+	if l.spec.exempt && !l.unbounded() {
+		return exemptShape
+	}
+	return l.spec.shape
+}
+
+// weigh sets the part that the level has of the places and seats of its plane, while others of the plane want them.
+func (l *Level) weigh(weight int) {
+	l.band.SetWeight(weight)
+	if l.portion != nil {
+		l.portion.weigh(weight)
+	}
+}
+
+// serve tells other planes and levels of seats that this one has left. It is called without locks.
+func (l *Level) serve() {
+	if l.portion != nil {
+		l.portion.share.capacity.serve()
+	}
+}
+
+// offer begins what may begin, when the plane has been told that there are seats.
+func (l *Level) offer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.wake(now, l.queues.Offer(now))
 }
 
 // forget drops the counts of flow schemas that do not send requests to the level any more, once it has none of theirs:
@@ -115,6 +162,7 @@ func (l *Level) useOf(schema string) *use {
 // of seconds after which the client should try again; otherwise it is 0, and the caller has to call Release.
 func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, until time.Time) (retryAfter int) {
 	t.use = u
+	defer l.serve()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -138,7 +186,14 @@ func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, unt
 	}
 	l.wake(now, dispatched)
 	if t.state == waiting {
+		if l.portion != nil && !l.portion.beginWait() {
+			l.queues.Leave(now, t)
+			return l.refuse(now, t, queueFull)
+		}
 		l.wait(ctx, t, until.Sub(now))
+		if l.portion != nil {
+			l.portion.endWait()
+		}
 		if t.state == waiting {
 			now = time.Now()
 			l.queues.Leave(now, t)
@@ -204,6 +259,7 @@ func (t *Ticket) Release(watch bool) {
 		return
 	}
 	t.level = nil
+	defer l.serve()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -229,6 +285,7 @@ func (t *Ticket) Release(watch bool) {
 
 // free frees the seats of a request whose final time is over.
 func (l *Level) free(u *use, lingers *Lingering) {
+	defer l.serve()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u.seats -= lingers.seats

@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 		all := `{"spec":{"matchingPrecedence":7,"priorityLevelConfiguration":{"name":"queues"},"rules":[{
 			"subjects":[{"kind":"User","user":{"name":"*"}}],
 			"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`
-		f := configured(t, 2, map[string]string{"all": all}, map[string]string{"queues": queuing})
+		f := configured(t, 2, map[string]string{"all": all}, map[string]string{"queues": queuing}, nil)
 		a := &access.Attributes{User: access.User{Name: "jane"}, Verb: "create", Path: "/"}
 		class := f.Match(a)
 		first := &Ticket{Work: WriteWork(3, 0)}

@@ -187,8 +187,9 @@ func (q *queue) active() bool { return q.waiting.n > 0 || q.executing.n > 0 }
 // The reference computes the sums from all queues each time, of which there are often 128. Here a request that does not
 // wait costs the same for any number of queues.
 type Queues struct {
-	shape Shape
-	limit int // of seats
+	shape   Shape
+	limit   int      // of seats
+	portion *portion // of the seats of a process, which a request needs, too; nil: it needs none
 
 	all      []*queue // may be longer than shape.Queues until the others are empty
 	backlogs []*queue // those in which tickets wait, in no order
@@ -269,7 +270,7 @@ func (q *Queues) Arrive(now time.Time, t *Ticket, hash uint64) (dispatched []*Ti
 	t.arrived, t.arrivalR = now, q.r
 	t.total, t.estimated = t.Work.total(), t.Work.Max()
 	if q.shape.Queues < 1 {
-		if !q.accommodates(t.Work.Max()) {
+		if !q.accommodates(t.Work.Max()) || !q.take(t.Work.Max(), false) {
 			q.refused++
 			return nil, false
 		}
@@ -280,7 +281,8 @@ func (q *Queues) Arrive(now time.Time, t *Ticket, hash uint64) (dispatched []*Ti
 		return q.dispatched, true
 	}
 	to := q.choose(hash)
-	if q.seatsInUse-q.keptInUse >= q.open() && to.waiting.n >= q.shape.Length {
+	// What waits in a portion waits for its seats, although those of the limit may be free.
+	if to.waiting.n >= q.shape.Length && (q.seatsInUse-q.keptInUse >= q.open() || q.portion != nil) {
 		q.bound(to)
 		q.refused++
 		return nil, false
@@ -315,6 +317,9 @@ func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers
 	}
 	q.executing--
 	t.state = idle
+	if q.portion != nil {
+		q.portion.end()
+	}
 	held := Lingering{queue: t.queue, seats: t.Work.Max(), kept: t.kept, For: t.Work.FinalTime}
 	if t.kept {
 		q.keptExecuting--
@@ -337,6 +342,18 @@ func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers
 	return q.dispatch(now), lingers
 }
 
+// Offer returns the tickets that are dispatched because there are seats in the portion.
+func (q *Queues) Offer(now time.Time) []*Ticket {
+	q.advance(now)
+	return q.dispatch(now)
+}
+
+// take takes seats out of the portion, and says whether there are any. If a ticket waits for them, Offer is called when
+// there are.
+func (q *Queues) take(seats int, waits bool) bool {
+	return q.portion == nil || q.portion.take(seats, waits)
+}
+
 // Lingering is the seats of a ticket in its final time.
 type Lingering struct {
 	queue *queue
@@ -354,6 +371,9 @@ func (q *Queues) Release(now time.Time, l *Lingering) []*Ticket {
 
 func (q *Queues) free(now time.Time, l *Lingering) {
 	q.seatsInUse -= l.seats
+	if q.portion != nil {
+		q.portion.give(l.seats)
+	}
 	if l.kept {
 		q.keptInUse -= l.seats
 	}
@@ -517,6 +537,9 @@ func (q *Queues) dispatchOne(now time.Time) bool {
 		}
 	}
 	t := best.waiting.first
+	if !q.take(max(t.Work.Seats, min(t.Work.FinalSeats, q.limit)), true) {
+		return false
+	}
 	figures.start = best.nextR
 	q.latest = figures
 	q.robin = best.index

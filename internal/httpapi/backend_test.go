@@ -151,7 +151,7 @@ func testForwardedRequestsPassTheFilters(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprint(w, "remote ", r.Method, " ", r.URL)
 	}, func(c *Config) {
-		c.Acquire = NewSlots(1, nil).Acquire
+		c.Acquire = NewSlots(1, nil, nil).Acquire
 		allowed := c.Authorizer
 		c.Authorizer = access.AuthorizerFunc(func(ctx context.Context, a *access.Attributes) (access.Decision, string,
 			error) {
@@ -388,7 +388,7 @@ func testForwardedAnswersThatNobodyReads(t *testing.T, protocol func(*server)) {
 		}
 		ended <- true
 	}, func(c *Config) {
-		c.Acquire, c.Authorizer, c.StallTimeout = NewSlots(1, nil).Acquire, everybody, 10*time.Second
+		c.Acquire, c.Authorizer, c.StallTimeout = NewSlots(1, nil, nil).Acquire, everybody, 10*time.Second
 	})
 	protocol(s)
 	jane := []string{"Authorization", "Bearer jane"}
@@ -432,7 +432,7 @@ func testForwardedUpgrades(t *testing.T) {
 	defer shut()
 	observed := make(chan Observation, 10)
 	s := newForwardingServer(t, echo, func(c *Config) {
-		c.Acquire, c.Authorizer, c.Closing = NewSlots(1, nil).Acquire, everybody, closing
+		c.Acquire, c.Authorizer, c.Closing = NewSlots(1, nil, nil).Acquire, everybody, closing
 		c.Metrics.Request = func(o Observation) { observed <- o }
 	})
 	<-observed // the namespace

@@ -217,7 +217,7 @@ func (c *Config) validate() error {
 		errs = append(errs, fmt.Errorf("httpapi: StallMemory is %d, which is negative", c.StallMemory))
 	}
 	if c.Acquire == nil {
-		c.Acquire = NewSlots(0, nil).Acquire
+		c.Acquire = NewSlots(0, nil, nil).Acquire
 	}
 	if c.Closing == nil {
 		c.Closing = context.Background()

@@ -52,7 +52,7 @@ func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
 func testWhoHoldsNoSlot(t *testing.T) {
 	inside, leave := make(chan bool, 10), make(chan bool)
 	s := newServerInBubble(t, store.Config{}, func(c *Config) {
-		c.Acquire, c.Authorizer = NewSlots(1, nil).Acquire, everybody
+		c.Acquire, c.Authorizer = NewSlots(1, nil, nil).Acquire, everybody
 		c.Handlers = map[string]http.Handler{"/wait": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside <- true
 			<-leave
@@ -105,7 +105,7 @@ func testWhoHoldsNoSlot(t *testing.T) {
 // The memory of all bodies that are being read has one bound.
 func TestBodiesAreBoundedTogether(t *testing.T) {
 	inBubble(t, func(c *Config) {
-		c.BodyMemory, c.Authorizer, c.Acquire = 150_000, everybody, NewSlots(100, nil).Acquire
+		c.BodyMemory, c.Authorizer, c.Acquire = 150_000, everybody, NewSlots(100, nil, nil).Acquire
 	}, testBodiesAreBoundedTogether)
 }
 
@@ -211,7 +211,7 @@ func testBodiesWithoutASlotAreBounded(t *testing.T) {
 	inside, leave := make(chan bool), make(chan bool)
 	s := newServerInBubble(t, store.Config{}, func(c *Config) {
 		c.BodyMemory = 10_000
-		c.Acquire = NewSlots(100, nil).Acquire
+		c.Acquire = NewSlots(100, nil, nil).Acquire
 		c.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 			if a.Verb == "create" && a.Resource == "leases" { // a PUT that creates is authorized a second time
 				inside <- true

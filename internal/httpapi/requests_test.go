@@ -406,7 +406,7 @@ func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
 
 func testShedding(t *testing.T, s *server) {
 	inside, leave := make(chan bool), make(chan bool)
-	s.config.Acquire = NewSlots(1, nil).Acquire
+	s.config.Acquire = NewSlots(1, nil, nil).Acquire
 	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision,
 		string, error) {
 		if a.Path == "/wait" {
@@ -461,7 +461,7 @@ func testShedding(t *testing.T, s *server) {
 
 // Writes may have a separate limit, or none.
 func testApart(t *testing.T, c Config, inside, leave chan bool) {
-	c.Acquire = NewSlots(1, new(1)).Acquire
+	c.Acquire = NewSlots(1, new(1), nil).Acquire
 	h, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -482,7 +482,7 @@ func testApart(t *testing.T, c Config, inside, leave chan bool) {
 	leave <- true
 	leave <- true
 	synctest.Wait()
-	c.Acquire = NewSlots(1, new(0)).Acquire
+	c.Acquire = NewSlots(1, new(0), nil).Acquire
 	if h, err = New(c); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"plinth/internal/controller/worklist"
 	"plinth/internal/egress"
 	"plinth/internal/engine"
+	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/initial"
@@ -130,4 +131,8 @@ type Limits struct {
 	Reading  int  // 0: no limit
 	Writing  int
 	Places   int // in which requests execute; 0: by the number of processors
+	// Share is what the plane has of the seats and places of a process with several planes. It bounds the requests of
+	// the plane, and with Fairness it is in the place of Places and of the sum of the two limits. The process divides
+	// the seats (fairness.Capacity.Run). Nil: the plane has its own.
+	Share *fairness.Share
 }

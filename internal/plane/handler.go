@@ -65,7 +65,7 @@ func (p *Plane) newHandler() (err error) {
 	c.Authenticate, c.Authorizer = p.auth.Authenticate, p.config.Authority
 	constrained := p.config.Features.On(features.ConstrainedImpersonation)
 	c.Impersonate = impersonation.New(p.config.Authority, constrained).Impersonate
-	c.Acquire = httpapi.NewSlots(limits.Reading, &limits.Writing).Acquire
+	c.Acquire = httpapi.NewSlots(limits.Reading, &limits.Writing, limits.Share).Acquire
 	c.Fairness, c.Stats = p.Fairness, stats.of
 	c.Checks, c.Closing = p.checks(), p.closing
 	c.Features, c.Logger = p.config.Features, p.config.Logger

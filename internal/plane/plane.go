@@ -137,7 +137,7 @@ func (p *Plane) openEngine(ctx context.Context) error {
 		Busy: &p.busy, Admitted: !c.Controllers.Run(quotaController)}
 	if c.Limits.Fairness {
 		p.Fairness = fairness.New(fairness.Config{
-			Seats: c.Limits.Reading + c.Limits.Writing, Places: c.Limits.Places,
+			Share: c.Limits.Share, Seats: c.Limits.Reading + c.Limits.Writing, Places: c.Limits.Places,
 			Schemas: p.Store.Collection(fairness.Group + "/flowschemas"),
 			Levels:  p.Store.Collection(fairness.Group + "/prioritylevelconfigurations"),
 		})
@@ -196,7 +196,9 @@ func (p *Plane) openHandler(context.Context) error {
 func (p *Plane) Run(elect func(lead func(context.Context))) {
 	p.control(elect)
 	if p.Fairness != nil {
-		p.run(func() { p.Fairness.Run(p.closing) })
+		if p.config.Limits.Share == nil {
+			p.run(func() { p.Fairness.Run(p.closing) })
+		}
 		if p.config.Image == nil {
 			p.run(func() { p.Objects.MaintainDangling(p.closing) })
 		}
@@ -238,6 +240,9 @@ func (p *Plane) Close() error {
 	p.quit()
 	p.work.Wait()
 	p.Expressions.Close()
+	if p.Fairness != nil {
+		p.Fairness.Close()
+	}
 	return p.Storage.Close()
 }
 
