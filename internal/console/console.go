@@ -10,12 +10,16 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/auth/oidc"
+	"plinth/internal/planes/route"
 	"plinth/internal/samplelog"
 	"plinth/object"
 )
 
-// Path is where the console is.
+// Path is where the console is, below the path of its plane.
 const Path = "/console"
+
+// at is where the client of a request has the console.
+func at(r *http.Request) string { return route.Of(r.Context()).Base + Path }
 
 // Config says which API the console is for.
 type Config struct {

@@ -13,9 +13,10 @@
 //
 // A browser sends cookies and certificates by itself, also for a page of somebody else. What keeps others out:
 //
-//   - The cookie of a session has the path /console, and is no credential anywhere else. Other people's HTML is served
-//     from this origin, by Services and Pods behind the subresource proxy, and by aggregated API servers. The plane
-//     serves it in a sandbox, which makes it a page of another origin (httpapi.Config.Console).
+//   - The cookie of a session has the path /console, below that of its plane, and is no credential anywhere else.
+//     Other people's HTML is served from this origin, by Services and Pods behind the subresource proxy, and by
+//     aggregated API servers, those of other planes among them. A plane serves it in a sandbox, which makes it a page
+//     of another origin (httpapi.Config.Console).
 //   - Every request of a session says by Sec-Fetch-Site, which a page cannot set, that a page of this origin sends it,
 //     and has the session's key in a header, which only such a page can read.
 //   - A session begins with a new cookie: one that a browser was given before has no meaning.

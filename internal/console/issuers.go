@@ -15,6 +15,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/auth/oidc"
+	"plinth/internal/planes/route"
 	"plinth/internal/samplelog"
 	"plinth/object"
 )
@@ -117,8 +118,8 @@ func (c *Console) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	issuer, at := body.At("issuer").Str(), body.At("at").Str()
-	if !isPage(at) {
+	issuer, page := body.At("issuer").Str(), body.At("at").Str()
+	if !isPage(page, at(r)) {
 		return apierr.NewBadRequest("console: at is no page of the console")
 	}
 	if c.Issuers == nil {
@@ -128,19 +129,19 @@ func (c *Console) begin(w http.ResponseWriter, r *http.Request) error {
 	if given := r.Header.Get("Origin"); given != origin {
 		return forbidden("the page is at " + given + ", and the request for " + origin)
 	}
-	begun, address, err := c.Issuers.Begin(issuer, origin+callback(issuer))
+	begun, address, err := c.Issuers.Begin(issuer, origin+route.Of(r.Context()).Base+callback(issuer))
 	if err != nil {
 		return refused(err)
 	}
 	browser := rand.Text() + rand.Text()
-	c.signIns.keep(&signIn{SignIn: begun, browser: sha256.Sum256([]byte(browser)), address: network(r.RemoteAddr), at: at,
-		until: c.Now().Add(signInLife)}, c.Now())
-	setCookie(w, signInCookie, browser, int(signInLife.Seconds()))
+	c.signIns.keep(&signIn{SignIn: begun, browser: sha256.Sum256([]byte(browser)), address: network(r.RemoteAddr),
+		at: page, until: c.Now().Add(signInLife)}, c.Now())
+	setCookie(w, r, signInCookie, browser, int(signInLife.Seconds()))
 	answer(w, http.StatusOK, object.AppendObject(nil, object.Fields("location", object.StringOf(address))))
 	return nil
 }
 
-// callback is the path to which an issuer sends browsers back.
+// callback is the path to which an issuer sends browsers back, below that of the plane.
 func callback(issuer string) string {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -149,12 +150,12 @@ func callback(issuer string) string {
 	return Path + callbackPath + u.Host + u.EscapedPath()
 }
 
-// isPage says whether an address is that of a page of the console, without its origin. A browser takes a backslash for
-// a slash, and the dots of a path may be escaped.
-func isPage(address string) bool {
+// isPage says whether an address is that of a page of the console at root, without its origin. A browser takes a
+// backslash for a slash, and the dots of a path may be escaped.
+func isPage(address, root string) bool {
 	u, err := url.Parse(address)
-	return err == nil && len(address) <= mostOfPage && strings.HasPrefix(address, Path+"/") &&
-		!strings.Contains(address, `\`) && strings.HasPrefix(path.Clean(u.Path)+"/", Path+"/")
+	return err == nil && len(address) <= mostOfPage && strings.HasPrefix(address, root+"/") &&
+		!strings.Contains(address, `\`) && strings.HasPrefix(path.Clean(u.Path)+"/", root+"/")
 }
 
 // network is the network address that counts for mostOfOneAddress. Of IPv6 a customer has 2⁶⁴ addresses.
@@ -234,7 +235,7 @@ func (c *Console) finish(w http.ResponseWriter, r *http.Request) error {
 		return apierr.NewBadRequest("this sign-in was not begun in this browser, was used, or took more than ten minutes: " +
 			"begin again")
 	}
-	setCookie(w, signInCookie, "", -1)
+	setCookie(w, r, signInCookie, "", -1)
 	select {
 	case c.signIns.exchanges <- struct{}{}:
 		defer func() { <-c.signIns.exchanges }()

@@ -277,7 +277,7 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		c.sessions.finish(cookie(r, cookieName))
-		setCookie(w, cookieName, "", -1)
+		setCookie(w, r, cookieName, "", -1)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	case http.MethodPost:
@@ -322,7 +322,7 @@ func (c *Console) welcome(w http.ResponseWriter, r *http.Request, of *credential
 	c.sessions.finish(cookie(r, cookieName))
 	s, identifier := c.sessions.begin(of, id.User.Name, c.Now())
 	c.Logger.Info("a session of the console has begun", "user", id.User.Name, "until", s.until)
-	setCookie(w, cookieName, identifier, int(sessionLife.Seconds()))
+	setCookie(w, r, cookieName, identifier, int(sessionLife.Seconds()))
 	s.answer(w, id, more...)
 }
 
@@ -351,8 +351,8 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (object.Value, error) {
 
 // setCookie sets a cookie for as many seconds; -1: it takes it away. It is for scripts of no page, and the browser
 // sends it with requests of this site alone.
-func setCookie(w http.ResponseWriter, name, value string, seconds int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: Path, MaxAge: seconds, Secure: true,
+func setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: at(r), MaxAge: seconds, Secure: true,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 

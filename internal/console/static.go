@@ -79,13 +79,24 @@ func newFile(name string, data []byte) *file {
 	return f
 }
 
+// index is the page itself. Its links are those at which the client of a request has the files: by the address of its
+// own file the code of the page knows where it is.
+func (c *Console) index(r *http.Request) *file {
+	f := c.files().all[index]
+	if root := at(r); root != Path {
+		return &file{kind: f.kind, tag: f.tag,
+			plain: bytes.ReplaceAll(f.plain, []byte(`="`+Path+`/`), []byte(`="`+root+`/`))}
+	}
+	return f
+}
+
 // page answers with a file of the page.
 func (c *Console) page(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return apierr.NewMethodNotAllowed()
 	}
 	if r.URL.Path == Path { // the page has relative links
-		http.Redirect(w, r, Path+"/", http.StatusMovedPermanently)
+		http.Redirect(w, r, at(r)+"/", http.StatusMovedPermanently)
 		return nil
 	}
 	name := strings.TrimPrefix(r.URL.Path, Path+"/")
@@ -95,7 +106,7 @@ func (c *Console) page(w http.ResponseWriter, r *http.Request) error {
 		return apierr.NewNoSuchPath()
 	}
 	if f == nil {
-		f = all[index]
+		f = c.index(r)
 	}
 	header := w.Header()
 	header["Cache-Control"] = []string{"no-cache"} // it is asked for again, and answered by 304

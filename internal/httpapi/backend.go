@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/planes/route"
 )
 
 // Backend answers a request in place of the engine, by forwarding it to another server. The request has passed all
@@ -37,7 +38,8 @@ func (h *Handler) backend(info *requestInfo) Backend {
 // unless the request is a connection to a node or a Pod: there the client may be a pager.
 func (h *Handler) forward(rs *requestState) error {
 	rs.place.Exit() // from here on the request only waits
-	if h.Console != nil && isBrowser(rs.r) {
+	// What another plane answers at this host has the origin of the console, whatever that plane has.
+	if (h.Console != nil || route.Of(rs.ctx).Plane != "") && isBrowser(rs.r) {
 		rs.w.Header()["Content-Security-Policy"] = sandbox
 	}
 	if rs.info.verb == "watch" {

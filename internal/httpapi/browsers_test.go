@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"plinth/internal/planes/route"
 )
 
 // Where browsers have sessions, what other servers answer is a page of another origin, whatever they say themselves,
@@ -68,4 +70,27 @@ func TestPathsOfTheConsole(t *testing.T) {
 			t.Errorf("%s is the console's: %t", path, h.ofConsole(path))
 		}
 	}
+}
+
+// The planes at the paths of a host have one origin. What is sent on in one that has no console could be a page that
+// uses the console of another, so it is in a sandbox, too.
+//
+// SPEC: BEY-9, BEY-14
+func TestForwardedAnswersOfAPlaneAreInASandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newForwardingServer(t, func(http.ResponseWriter, *http.Request) {}, func(*Config) {})
+		for _, plane := range []string{"", "a"} {
+			for _, path := range []string{forwarded + "/a", connected + "/proxy/x"} {
+				r := httptest.NewRequest(http.MethodGet, path, nil)
+				r = r.WithContext(route.With(r.Context(), route.Address{Plane: plane}))
+				r.Header.Set("Sec-Fetch-Site", "none")
+				w := httptest.NewRecorder()
+				s.handler.ServeHTTP(w, r)
+				if policy := w.Header().Get("Content-Security-Policy"); w.Code != 200 ||
+					strings.Contains(policy, "sandbox") != (plane != "") {
+					t.Errorf("%s in the plane %q: %d, with the policy %q", path, plane, w.Code, policy)
+				}
+			}
+		}
+	})
 }

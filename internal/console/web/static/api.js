@@ -1,6 +1,7 @@
 // The session of this page, and requests to the API in its name. The token of a session is in a cookie that no script
 // can read; its key, which requests have to carry, is in memory alone.
 import { signal } from "./html.js";
+import { root } from "./route.js";
 
 // session is {user, key, expires}; null: nobody has signed in; undefined: not known yet.
 export const session = signal(undefined);
@@ -45,7 +46,7 @@ const posted = (body) => ({
 // resume uses the session that the browser has, if any.
 export async function resume() {
   try {
-    await begin("/console/session", {});
+    await begin(`${root}session`, {});
   } catch (e) {
     if (e.code !== 401) why.value = e.message;
     session.value = null;
@@ -54,29 +55,29 @@ export async function resume() {
 
 // signIn begins a session with {token}, {code}, or {} for the certificate of the connection.
 export async function signIn(credential) {
-  await begin("/console/session", posted(credential));
+  await begin(`${root}session`, posted(credential));
 }
 
 // issuers returns the issuers at which one can sign in: [{id, name}].
 export async function issuers() {
-  const response = await fetch("/console/oidc");
+  const response = await fetch(`${root}oidc`);
   return response.ok ? (await response.json()).issuers : [];
 }
 
 // leaveFor leaves the page for that of an issuer, which sends the browser back to callback.
 export async function leaveFor(issuer) {
-  const response = await fetch("/console/oidc", posted({ issuer, at: location.pathname + location.search }));
+  const response = await fetch(`${root}oidc`, posted({ issuer, at: location.pathname + location.search }));
   if (!response.ok) throw await failure(response);
   location.assign((await response.json()).location);
 }
 
-export const callback = "/console/oidc/callback/";
+export const callback = `${root}oidc/callback/`;
 
 // comeBack signs in with an issuer's answer, which the address has, and returns the page at which one was. The answer
 // goes from the address before anything else. If it is none for this browser, a session that there was goes on.
 export async function comeBack() {
   const { pathname, search } = location;
-  history.replaceState(null, "", "/console/");
+  history.replaceState(null, "", root);
   const query = new URLSearchParams(search);
   const names = ["state", "code", "iss", "error", "error_description"];
   const answer = Object.fromEntries(names.map((name) => [name, query.get(name) || ""]));
@@ -86,13 +87,13 @@ export async function comeBack() {
     await resume();
     if (!session.value) why.value = e.message;
   }
-  return session.value?.at || "/console/";
+  return session.value?.at || root;
 }
 
 export async function signOut() {
   const key = session.value?.key;
   session.value = null;
-  await fetch("/console/session", { method: "DELETE", headers: { "X-Plinth-Console": key } });
+  await fetch(`${root}session`, { method: "DELETE", headers: { "X-Plinth-Console": key } });
 }
 
 // Media types.
@@ -108,7 +109,7 @@ export async function request(path, query = {}, { accept = json, abort, method =
   const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
   const search = new URLSearchParams(pairs).toString();
   const key = session.value?.key || "";
-  const response = await fetch(`/console/api${path}${search && "?" + search}`, {
+  const response = await fetch(`${root}api${path}${search && "?" + search}`, {
     method,
     headers: { Accept: accept, "X-Plinth-Console": key, ...(contentType && { "Content-Type": contentType }), ...headers },
     body,

@@ -6,7 +6,7 @@ import { destinations, helpShown, onKey } from "./keys.js";
 import { later } from "./later.js";
 import { ListPage } from "./listpage.js";
 import { ObjectPage } from "./objectpage.js";
-import { route } from "./route.js";
+import { root, route } from "./route.js";
 import { visible } from "./text.js";
 import { nextTheme, theme } from "./theme.js";
 import { TypesPage } from "./typespage.js";
@@ -29,13 +29,13 @@ export function App() {
     ${helpShown.value && html`<${Help} />`}`;
 }
 
-const pages = [["/console/", "Types"], ["/console/access", "Access"], ["/console/expressions", "Expressions"],
-  ["/console/health", "Health"]];
+const pages = [[root, "Types"], [`${root}access`, "Access"], [`${root}expressions`, "Expressions"],
+  [`${root}health`, "Health"]];
 
 function Header() {
   route.value; // which of the pages is shown
   return html`<header>
-    <a class="home" href="/console/">Plinth</a>
+    <a class="home" href=${root}>Plinth</a>
     ${session.value && html`<nav aria-label="Pages">${pages.map(([url, text]) => html`<a href=${url}
       aria-current=${location.pathname === url ? "page" : undefined}>${text}</a>`)}</nav>`}
     <span class="grow"></span>
@@ -51,7 +51,7 @@ function Page() {
   const { page, type, namespace, name, query } = route.value;
   if (page === "types") return html`<${TypesPage} />`;
   if (page === "health") return html`<${HealthPage} />`;
-  if (page === "none") return html`<h1>No such page</h1><p><a href="/console/">All types</a></p>`;
+  if (page === "none") return html`<h1>No such page</h1><p><a href=${root}>All types</a></p>`;
   if (!types.value) {
     return typesError.value
       ? html`<p class="error" role="alert">The types cannot be read: ${visible(typesError.value)}</p>`

@@ -1,15 +1,15 @@
 // The keyboard: keys of the whole page, and which element has the focus.
 import { signal } from "./html.js";
-import { editURL, go, listURL, route } from "./route.js";
+import { editURL, go, listURL, root, route } from "./route.js";
 
 export const helpShown = signal(false);
 
 // After g. The rows are shown by the help.
 export const destinations = [
-  ["t", "types", "/console/"],
-  ["a", "access", "/console/access"],
-  ["x", "expressions", "/console/expressions"],
-  ["h", "health of the server", "/console/health"],
+  ["t", "types", root],
+  ["a", "access", `${root}access`],
+  ["x", "expressions", `${root}expressions`],
+  ["h", "health of the server", `${root}health`],
   ["p", "Pods", listURL({ group: "", version: "v1", resource: "pods" })],
   ["d", "Deployments", listURL({ group: "apps", version: "v1", resource: "deployments" })],
   ["s", "Services", listURL({ group: "", version: "v1", resource: "services" })],

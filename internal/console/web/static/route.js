@@ -6,8 +6,12 @@
 //	either of them, with ?edit&fm                            editing it, or a new object, as a manager
 //	/console/access, /console/expressions, /console/health   with their questions in the query
 //
-// The core group is "core"; the namespace of a cluster-scoped object is "-".
+// The core group is "core"; the namespace of a cluster-scoped object is "-". Before it all is the path of the plane that
+// the console is of, if it has one: /clusters/NAME.
 import { signal } from "./html.js";
+
+// root is where the console is: the folder above that of this file, "/console/" without planes.
+export const root = new URL("../", import.meta.url).pathname;
 
 const pages = new Set(["access", "expressions", "health"]);
 
@@ -15,7 +19,7 @@ export const route = signal(parse(location));
 
 function parse({ pathname, search }) {
   const query = Object.fromEntries(new URLSearchParams(search));
-  const parts = pathname.replace(/^\/console\/?/, "").split("/").filter(Boolean).map(decode);
+  const parts = pathname.slice(root.length).split("/").filter(Boolean).map(decode);
   if (parts.length === 1 && pages.has(parts[0])) return { page: parts[0], query };
   // No name is dots or has a slash: it would make a path to something else.
   const elsewhere = parts.some((p) => /^\.\.?$|\//.test(p));
@@ -40,7 +44,7 @@ function decode(part) {
 export function listURL(type, query = {}) {
   const pairs = Object.entries(query).filter(([, v]) => v);
   const search = new URLSearchParams(pairs).toString();
-  return `/console/r/${type.group || "core"}/${type.version}/${type.resource}${search && "?" + search}`;
+  return `${root}r/${type.group || "core"}/${type.version}/${type.resource}${search && "?" + search}`;
 }
 
 export function objectURL(type, namespace, name) {
@@ -74,7 +78,7 @@ export function setQuery(changes, { push = false } = {}) {
 function follow(event) {
   const link = event.target.closest?.("a[href]");
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.defaultPrevented) return;
-  if (link.origin !== location.origin || !link.pathname.startsWith("/console/")) return;
+  if (link.origin !== location.origin || !link.pathname.startsWith(root)) return;
   event.preventDefault();
   go(link.href);
 }
