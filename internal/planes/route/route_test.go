@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -251,6 +252,66 @@ func TestHostAndPath(t *testing.T) {
 		plane, _, err := (&Router{Domain: domain}).Route(read(c.method, c.target, c.host, c.sni))
 		if plane != c.plane || code(err) != c.code {
 			t.Errorf("%s %s at %q over %q: %q, %v", c.method, c.target, c.host, c.sni, plane, err)
+		}
+	}
+}
+
+// Over the network, by HTTP/1.1 and by HTTP/2, a host is compared with the server name of its own connection.
+//
+// SPEC: BEY-9
+func TestConnections(t *testing.T) {
+	rt := &Router{Domain: domain}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		plane, inner, err := rt.Route(r)
+		if err != nil {
+			Refuse(w, err)
+			return
+		}
+		fmt.Fprintf(w, "HTTP/%d %q %s", r.ProtoMajor, plane, inner.URL.RequestURI())
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for _, version := range []int{1, 2} {
+		for _, c := range []struct{ sni, host, path, want string }{
+			{"a.planes.example", "a.planes.example", "/api", `"a" /api`},
+			{"a.planes.example", "A.planes.example:443", "/a%2fb?c", `"a" /a%2fb?c`},
+			{"a.planes.example", "b.planes.example", "/api", "421"},
+			{"a.planes.example", "h", "/api", "421"},
+			{"h", "a.planes.example", "/api", "421"},
+			{"", "a.planes.example", "/api", "421"},
+			{"a.planes.example", "a.planes.example", "/clusters/b/api", "404"},
+			{"", "h", "/clusters/b/a%2fb?c", `"b" /a%2fb?c`},
+			{"h", "h", "/clusters/b%2fapi", "404"},
+			{"h", "h", "/api", `"" /api`},
+		} {
+			// Without a name the client takes that of the URL, which is an address: it sends none.
+			transport := &http.Transport{TLSClientConfig: &tls.Config{ServerName: c.sni, InsecureSkipVerify: true},
+				Protocols: new(http.Protocols)}
+			transport.Protocols.SetHTTP1(version == 1)
+			transport.Protocols.SetHTTP2(version == 2)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+c.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = c.host
+			answer, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			transport.CloseIdleConnections()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := string(body), fmt.Sprintf("HTTP/%d %s", version, c.want)
+			if answer.StatusCode != 200 {
+				got, want = fmt.Sprint(answer.StatusCode), c.want
+			}
+			if got != want {
+				t.Errorf("HTTP/%d, %s at %q over %q: %s, want %s", version, c.path, c.host, c.sni, got, want)
+			}
 		}
 	}
 }
