@@ -83,6 +83,7 @@ var targets = []target{
 	{pkg: "internal/admission/policies", tests: []string{"conformance/oracle/admission", "internal/admission",
 		"internal/admission/policies"}, just: policyTests, inProcess: policyAttempts, least: 600},
 	{pkg: "internal/view", tests: []string{"internal/view"}, least: 40},
+	{pkg: "internal/planes/kind", tests: []string{"internal/planes/kind"}, least: 100},
 }
 
 // webhookAttempts are the tests whose attempts are about webhooks, policyAttempts those about policies.
@@ -258,7 +259,7 @@ func TestEveryPackageIsATarget(t *testing.T) {
 		t.Errorf("%s is the file of no target", file)
 	}
 	packages := map[string]bool{"internal/admission": true, "internal/crd/validation": true, "internal/proto": true,
-		"internal/view": true}
+		"internal/view": true, "internal/planes/kind": true}
 	for _, below := range []string{"builtin", "admission"} {
 		rules, err := filepath.Glob("../../internal/" + below + "/*/*.go")
 		if err != nil {

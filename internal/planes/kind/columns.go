@@ -34,11 +34,8 @@ func cells(obj object.Value) []any {
 	if v := status.At("bytes"); !v.IsNull() {
 		row[3] = size(v.Int())
 	}
-	if from := obj.At("spec", "from"); !from.IsNull() {
-		row[4] = from.At("name").Str()
-		if revision := status.At("origin", "resourceVersion").Str(); revision != "" {
-			row[4] = from.At("name").Str() + "@" + revision
-		}
+	if revision := status.At("origin", "resourceVersion").Str(); revision != "" {
+		row[4] = status.At("origin", "name").Str() + "@" + revision
 	}
 	if at, err := time.Parse(time.RFC3339, status.At("expirationTime").Str()); err == nil {
 		row[5] = engine.Age{Since: at, Due: true}

@@ -2,3 +2,6 @@ package kind
 
 // Definition is the text of the definition.
 var Definition = definition
+
+// Size is size.
+var Size = size

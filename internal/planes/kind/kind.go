@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -123,9 +124,6 @@ func (c *Config) serverStatus(obj, old object.Value, now time.Time) (result engi
 		return result
 	}
 	name, status := obj.At("metadata", "name").Str(), obj.At("status")
-	if status.IsNull() {
-		status = object.MapOf()
-	}
 	set := func(member string, v object.Value) {
 		if v.IsNull() {
 			status = status.Without(member)
@@ -166,7 +164,9 @@ func phaseOf(obj, status object.Value) string {
 	switch {
 	case !obj.At("metadata", "deletionTimestamp").IsNull():
 		return Terminating
-	case conditionStatus(status, Ready) == "False":
+	case slices.ContainsFunc(status.At("conditions").Items(), func(c object.Value) bool {
+		return c.At("type").Str() == Ready && c.At("status").Str() == "False"
+	}):
 		return Failed
 	}
 	return Ready

@@ -2,6 +2,7 @@ package kind_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -218,15 +219,25 @@ func described(t *testing.T) {
 	table := s.serve(r).body
 	var text strings.Builder
 	for _, c := range table.At("columnDefinitions").Items() {
-		fmt.Fprintf(&text, "%s/%d ", c.At("name").Str(), c.At("priority").Int())
-		if c.At("description").Str() == "" {
-			t.Errorf("the column %s has no description", c.At("name").Str())
+		description, _, long := strings.Cut(c.At("description").Str(), ". ")
+		if long {
+			description += "."
 		}
+		fmt.Fprintf(&text, "\n%s %s %s %d %q", c.At("name").Str(), c.At("type").Str(), c.At("format").Str(),
+			c.At("priority").Int(), description)
 	}
 	for _, row := range table.At("rows").Items() {
 		fmt.Fprintf(&text, "\n%s", object.AppendJSON(nil, row.At("cells")))
 	}
-	const want = `Name/0 Phase/0 Objects/0 Bytes/0 From/0 Expires/0 Age/0 URL/1 
+	const want = `
+Name string name 0 "Name must be unique within a namespace."
+Phase string  0 "Whether requests to the plane are served."
+Objects integer  0 "The number of its objects, of all types."
+Bytes string  0 "The total size of its objects as they are stored."
+From string  0 "The plane with whose objects it began, and at which revision."
+Expires string  0 "When the plane is deleted."
+Age string  0 "CreationTimestamp is a timestamp representing the server time when this object was created."
+URL string  1 "The address of the plane's API."
 ["pr-1","Ready",12,"1.6Ki","prod@7","in 120m","0s","https://host/clusters/pr-1"]
 ["prod","Ready",null,null,"","","0s","https://host/clusters/prod"]`
 	if text.String() != want {
@@ -310,6 +321,12 @@ func statusOfTheServer(t *testing.T) {
 	if v.At("status", "phase").Str() != kind.Failed {
 		t.Errorf("it is not ready, and %s", v.At("status", "phase").Str())
 	}
+	v = patch("/a/status", `{"status":{"conditions":[{"type":"Settled","status":"False","reason":"R","message":"",`+
+		`"lastTransitionTime":"2000-01-01T00:00:00Z"},{"type":"Ready","status":"True","reason":"R","message":"",`+
+		`"lastTransitionTime":"2000-01-01T00:00:00Z"}]}}`)
+	if v.At("status", "phase").Str() != kind.Ready {
+		t.Errorf("it has not settled, and is %s", v.At("status", "phase").Str())
+	}
 	s.expect(s.do(admin, "PATCH", planes+"/a/status", asMerge, `{"status":{"conditions":[{"type":"Ready"}]}}`), 422,
 		"status.conditions[0].reason: Required value")
 	s.expect(s.do(admin, "PATCH", planes+"/a/status", asMerge, `{"status":{"objects":-1}}`), 422,
@@ -345,6 +362,24 @@ func TestValidation(t *testing.T) {
 	refused(`spec.limits.bytes: Invalid value: "64MB": quantities must match the regular expression`, "b", `{"limits":{"bytes":"64MB"}}`)
 	refused(`spec.limits.bytes: Invalid value: "-1": must be greater than or equal to 0`, "b", `{"limits":{"bytes":-1}}`)
 	refused("spec.readOnly: Invalid value", "b", `{"readOnly":"yes"}`)
+	exactly := func(want, spec string) {
+		t.Helper()
+		a := s.do(admin, "POST", planes, asJSON, plain("b", spec))
+		if got := a.body.At("message").Str(); a.code != 422 || got != `Plane.plinth "b" is invalid: `+want {
+			t.Errorf("%d %s, and not %s", a.code, got, want)
+		}
+	}
+	exactly(`spec.from.name: Invalid value: "b": a plane cannot begin with itself`, `{"from":{"name":"b"}}`)
+	exactly(`spec.from.resourceVersion: Invalid value: "x": must be the resourceVersion of an object or a list of the other `+
+		"plane", `{"from":{"name":"p","resourceVersion":"x"}}`)
+	exactly(`spec.from.name: Invalid value: "integer": spec.from.name in body must be of type string: "integer"`,
+		`{"from":{"name":5}}`)
+	exactly(`spec.from.resourceVersion: Invalid value: "integer": spec.from.resourceVersion in body must be of type string: `+
+		`"integer"`, `{"from":{"name":"p","resourceVersion":5}}`)
+	exactly(`spec.limits.bytes: Invalid value: "-1": must be greater than or equal to 0`, `{"limits":{"bytes":-1}}`)
+	refused("spec.from.name: Invalid value: \"p-\"", "b", `{"from":{"name":"p-"}}`)
+	refused("metadata.name: Invalid value: \"b-\"", "b-", `{}`)
+	s.create("nothing", `{"limits":{"bytes":0}}`)
 	// All errors at once, as the API does.
 	refused("[spec.from.name: Invalid value: \"B\"", "b", `{"from":{"name":"B"},"limits":{"bytes":"x"}}`)
 
@@ -378,7 +413,14 @@ func fromIsImmutable(t *testing.T) {
 	} {
 		s.expect(s.do(admin, "PATCH", planes+path, asMerge, body), 422, "spec.from: Invalid value")
 	}
-	s.expect(s.do(admin, "PATCH", planes+"/a", asMerge, `{"spec":{"from":null}}`), 422, "field is immutable")
+	a := s.do(admin, "PATCH", planes+"/a", asMerge, `{"spec":{"from":null}}`)
+	if a.body.At("message").Str() != `Plane.plinth "a" is invalid: spec.from: Invalid value: null: field is immutable` {
+		t.Errorf("without an origin: %s", a.text)
+	}
+	if got := kind.SpecOf(s.do(admin, "GET", planes+"/a", "", "").body).Limits; got !=
+		(kind.Limits{Objects: 10, Bytes: 1 << 20, Requests: 3}) {
+		t.Errorf("the limits are %+v", got)
+	}
 	changed := s.expect(s.do(admin, "PATCH", planes+"/a", asMerge,
 		`{"spec":{"limits":{"objects":0,"bytes":"99Ei","requests":null},"weight":7,"readOnly":true,"ttlSeconds":0}}`), 200, "")
 	want := kind.Spec{From: kind.From{Name: "prod", ResourceVersion: "12"}, ReadOnly: true, Weight: 7,
@@ -391,6 +433,14 @@ func fromIsImmutable(t *testing.T) {
 	}
 	none := kind.Limits{Objects: kind.Unlimited, Bytes: kind.Unlimited, Requests: kind.Unlimited}
 	want = kind.Spec{Weight: 1, Limits: none}
+	const longest = 3155760000
+	long := s.create("c", fmt.Sprintf(`{"ttlSeconds":%d,"limits":{"bytes":12345}}`, longest))
+	if at, _ := kind.Expires(long); at.Unix() != began.Unix()+longest {
+		t.Errorf("it expires at %s", at)
+	}
+	if got := kind.SpecOf(long).Limits.Bytes; got != 12345 {
+		t.Errorf("it may have %d bytes", got)
+	}
 	if got := kind.SpecOf(s.do(admin, "GET", planes+"/b", "", "").body); got != want {
 		t.Errorf("the spec is %+v, not %+v", got, want)
 	}
@@ -461,6 +511,7 @@ func TestAccessToTheOrigin(t *testing.T) {
 	s.expect(s.do(admin, "PATCH", planes+"/a", asMerge, `{"spec":{"from":{"name":"prod"}}}`), 422, "field is immutable")
 	// A name that none can have is an error of validation for all.
 	s.expect(s.do(jane, "POST", planes, asJSON, plain("d", `{"from":{"name":"*"}}`)), 422, "spec.from.name")
+	s.expect(s.do(jane, "POST", planes, asJSON, plain("d", `{"from":{"name":"a-"}}`)), 422, "spec.from.name")
 	review := s.do(admin, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", asJSON, `{"apiVersion":`+
 		`"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"jane","resourceAttributes":{"verb":"access",`+
 		`"group":"plinth","resource":"planes","name":"mine"}}}`)
@@ -555,6 +606,65 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// denial is an authorizer that allows nothing.
+type denial struct{ err error }
+
+func (d denial) Authorize(context.Context, *access.Attributes) (access.Decision, string, error) {
+	return access.NoOpinion, "", d.err
+}
+
+// Administrators pass whatever the authorizers say, and an authorizer that fails is no permission.
+//
+// SPEC: BEY-10
+func TestPermitWithoutAnAuthorizer(t *testing.T) {
+	r := kind.Resource(kind.Config{})
+	obj, err := object.ParseJSON([]byte(plain("a", `{"from":{"name":"prod"}}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rq := &engine.Request{Resource: r, User: admin, Authorizer: denial{}}
+	if err := r.Permit(t.Context(), rq, obj.Value, object.Nil); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+	rq.User = jane
+	if err := r.Permit(t.Context(), rq, obj.Value, object.Nil); !apierr.Is(err, apierr.Forbidden) {
+		t.Errorf("a user: %v", err)
+	}
+	rq.Authorizer = denial{errors.New("it is broken")}
+	if err := r.Permit(t.Context(), rq, obj.Value, object.Nil); !apierr.Is(err, apierr.InternalError) {
+		t.Errorf("a user whose rights are not known: %v", err)
+	}
+	if a := kind.AccessTo("x"); a.Version != kind.Version || a.Group != kind.Group || a.Resource != kind.Plural ||
+		a.Name != "x" || a.Verb != "access" || !a.IsResource || a.Namespace != "" {
+		t.Errorf("the question is %+v", a)
+	}
+}
+
+func TestCellsOfSomePlanes(t *testing.T) {
+	r := kind.Resource(kind.Config{})
+	cells := func(text string) string {
+		obj, err := object.ParseJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := kind.Expires(obj.Value); ok {
+			t.Errorf("it expires at %s", at)
+		}
+		return fmt.Sprintf("%q", r.Cells(obj.Value))
+	}
+	if got := cells(plain("a", `{"from":{"name":"prod"},"ttlSeconds":5}`)); got !=
+		`["a" "" <nil> <nil> "" "" "<unknown>" ""]` {
+		t.Errorf("without an origin: %s", got)
+	}
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 1100: "1.1Ki", 10 << 10: "10Ki",
+		10<<10 + 600: "11Ki", 999 << 10: "999Ki", 1000 << 10: "1.0Mi", 64 << 20: "64Mi", 5 << 30: "5.0Gi",
+		math.MaxInt64: "8.0Ei"} {
+		if got := kind.Size(n); got != want {
+			t.Errorf("%d bytes are %s, not %s", n, got, want)
+		}
+	}
+}
+
 func TestConditionsAndUsage(t *testing.T) {
 	status := kind.WithUsage(object.MapOf(), kind.Usage{Objects: 1, Bytes: 2, Requests: 3, Memory: 4})
 	later := began.Add(time.Minute)
@@ -563,15 +673,15 @@ func TestConditionsAndUsage(t *testing.T) {
 		at time.Time
 	}{
 		{kind.Condition{Type: "Ready", Status: "True", Reason: "A"}, began},
-		{kind.Condition{Type: "Settled", Status: "True", Reason: "A", Generation: 2}, began},
+		{kind.Condition{Type: "Settled", Status: "False", Reason: "A"}, began},
+		{kind.Condition{Type: "Settled", Status: "True", Reason: "B", Message: "m", Generation: 2}, later},
 		{kind.Condition{Type: "Ready", Status: "True", Reason: "B"}, later},
-		{kind.Condition{Type: "Settled", Status: "False", Reason: "B"}, later},
 	} {
 		status = kind.WithCondition(status, c.Condition, c.at)
 	}
 	const want = `{"bytes":2,"conditions":[{"lastTransitionTime":"2000-01-01T00:00:00Z","message":"","reason":"B",` +
-		`"status":"True","type":"Ready"},{"lastTransitionTime":"2000-01-01T00:01:00Z","message":"","reason":"B",` +
-		`"status":"False","type":"Settled"}],"memoryBytes":4,"objects":1,"requests":3}`
+		`"status":"True","type":"Ready"},{"lastTransitionTime":"2000-01-01T00:01:00Z","message":"m",` +
+		`"observedGeneration":2,"reason":"B","status":"True","type":"Settled"}],"memoryBytes":4,"objects":1,"requests":3}`
 	if got := string(object.AppendJSON(nil, status)); got != want {
 		t.Errorf("got\n%s\nnot\n%s", got, want)
 	}

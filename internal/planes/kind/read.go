@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"slices"
 	"time"
 
 	"plinth/object"
@@ -42,9 +43,8 @@ func SpecOf(obj object.Value) Spec {
 		s.Limits.Requests = int32(v.Int())
 	}
 	if v := limits.At("bytes"); !v.IsNull() {
-		if q, err := quantityOf(v); err == nil { // it was validated
-			s.Limits.Bytes = q.Value()
-		}
+		q, _ := quantityOf(v) // it was validated
+		s.Limits.Bytes = q.Value()
 	}
 	return s
 }
@@ -86,19 +86,11 @@ func WithCondition(status object.Value, c Condition, now time.Time) object.Value
 	if c.Generation != 0 {
 		v = v.With("observedGeneration", object.IntOf(c.Generation))
 	}
-	changed := append(append([]object.Value(nil), all[:at]...), v)
-	if at < len(all) {
-		changed = append(changed, all[at+1:]...)
+	changed := slices.Clone(all)
+	if at == len(all) {
+		changed = append(changed, v)
+	} else {
+		changed[at] = v
 	}
 	return status.With("conditions", object.ListOf(changed...))
-}
-
-// conditionStatus is the status of the condition of a type: True, False, Unknown, or "" if there is none.
-func conditionStatus(status object.Value, typ string) string {
-	for _, c := range status.At("conditions").Items() {
-		if c.At("type").Str() == typ {
-			return c.At("status").Str()
-		}
-	}
-	return ""
 }
