@@ -36,6 +36,9 @@ type Tokens interface {
 type Config struct {
 	// Clients are the authorities of client certificates; nil if there are none.
 	Clients *Authorities
+	// LaterCertificates is asked about client certificates that none of Clients has signed, and returns the user, or nil
+	// and why not; nil: nobody is asked.
+	LaterCertificates func(ctx context.Context, r *http.Request) (*access.Identity, error)
 	// Used is told how long the certificate of each request with one is still valid; nil: nobody is.
 	Used func(left time.Duration)
 	// Proxy are the trusted front proxies; nil if there are none.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -27,6 +28,9 @@ import (
 // replaced. (An authority that becomes valid during the connection is noticed only if the client sent its certificate.)
 //
 //	verify(t) = v  ⇒  verify(t') = v for all t ≤ t' < v.until, with the authorities v.by
+//
+// Requests of one connection may be for several planes, each with authorities of its own: v.by tells their results
+// apart.
 type verification struct {
 	id    *access.Identity // nil: the certificate names no user
 	err   error
@@ -55,9 +59,9 @@ func (a *Authorities) Set(certificates []*x509.Certificate) {
 
 type verificationPointer = atomic.Pointer[verification]
 
-// verifications are the results of one connection: with the authorities of clients, and with those of front proxies.
-// Concurrent requests of the connection may compute the same result at the same time.
-type verifications struct{ client, proxy verificationPointer }
+// verifications are the results of one connection: with the authorities of clients, with those of front proxies, and by
+// Certificates. Concurrent requests of the connection may compute the same result at the same time.
+type verifications struct{ client, proxy, shared verificationPointer }
 
 type verificationKey struct{}
 
@@ -68,7 +72,7 @@ func Remember(ctx context.Context, _ net.Conn) context.Context {
 }
 
 // remembered returns the result that is kept for the connection if it still holds, and otherwise that of verify.
-func (a *Authenticator) remembered(ctx context.Context, by *Authorities,
+func remembered(ctx context.Context, by *Authorities, now func() time.Time,
 	of func(*verifications) *verificationPointer, verify func(by *x509.CertPool) *verification) *verification {
 	authorities := by.pool.Load()
 	kept, ok := ctx.Value(verificationKey{}).(*verifications)
@@ -76,7 +80,7 @@ func (a *Authenticator) remembered(ctx context.Context, by *Authorities,
 		return verify(authorities)
 	}
 	v := of(kept).Load()
-	if v == nil || v.by != authorities || !v.until.IsZero() && !a.Now().Before(v.until) {
+	if v == nil || v.by != authorities || !v.until.IsZero() && !now().Before(v.until) {
 		v = verify(authorities)
 		v.by = authorities
 		of(kept).Store(v)
@@ -89,23 +93,63 @@ func (a *Authenticator) certified(ctx context.Context, r *http.Request) (*access
 	if a.Clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, a.Clients, func(k *verifications) *verificationPointer { return &k.client }, func(
+	v := remembered(ctx, a.Clients, a.Now, func(k *verifications) *verificationPointer { return &k.client }, func(
 		authorities *x509.CertPool) *verification {
-		return a.verify(authorities, r.TLS.PeerCertificates)
+		return verify(authorities, r.TLS.PeerCertificates, a.Now(), nil)
 	})
 	if a.Used != nil { // as in the reference, also if it is not valid
 		a.Used(r.TLS.PeerCertificates[0].NotAfter.Sub(a.Now()))
 	}
+	if v.err == nil || a.LaterCertificates == nil {
+		return v.id, v.err
+	}
+	id, err := a.LaterCertificates(ctx, r)
+	if id == nil {
+		err = errors.Join(v.err, err)
+	}
+	return id, err
+}
+
+// Certificates authenticates by client certificates, for several Authenticators whose Clients are others. For all of
+// them the result is the same one, which is kept for a connection beside theirs.
+type Certificates struct {
+	Authorities *Authorities
+	// Refuse returns why a chain from a certificate to an authority does not count; nil if it does.
+	Refuse func(chain []*x509.Certificate) error
+	Now    func() time.Time
+}
+
+// Authenticate returns the user of the client certificate of a request; nil if there is none. The caller must not
+// change the User.
+func (c *Certificates) Authenticate(ctx context.Context, r *http.Request) (*access.Identity, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, nil
+	}
+	v := remembered(ctx, c.Authorities, c.Now, func(k *verifications) *verificationPointer { return &k.shared }, func(
+		authorities *x509.CertPool) *verification {
+		return verify(authorities, r.TLS.PeerCertificates, c.Now(), c.Refuse)
+	})
 	return v.id, v.err
 }
 
-// verify verifies a client certificate: the first of certs, which the others connect with an authority.
-func (a *Authenticator) verify(authorities *x509.CertPool, certs []*x509.Certificate) *verification {
-	now := a.Now()
+// verify verifies a client certificate: the first of certs, which the others connect with an authority. Chains that
+// refuse returns an error for do not count; nil: all count.
+func verify(authorities *x509.CertPool, certs []*x509.Certificate, now time.Time,
+	refuse func(chain []*x509.Certificate) error) *verification {
 	chains, err := chainsTo(authorities, certs, now)
 	if err != nil {
 		return &verification{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(certs[0]), err),
 			until: nextStart(certs, now)}
+	}
+	if refuse != nil {
+		chains = slices.DeleteFunc(chains, func(chain []*x509.Certificate) bool {
+			refused := refuse(chain)
+			err = cmp.Or(err, refused)
+			return refused != nil
+		})
+		if len(chains) == 0 {
+			return &verification{err: err, until: nextStart(certs, now)}
+		}
 	}
 	until := lastEnd(chains)
 	subject := certs[0].Subject

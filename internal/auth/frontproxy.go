@@ -30,7 +30,7 @@ func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.I
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, p.Authorities, func(k *verifications) *verificationPointer { return &k.proxy }, func(
+	v := remembered(ctx, p.Authorities, a.Now, func(k *verifications) *verificationPointer { return &k.proxy }, func(
 		authorities *x509.CertPool) *verification {
 		now := a.Now()
 		chains, err := chainsTo(authorities, r.TLS.PeerCertificates, now)
