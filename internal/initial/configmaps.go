@@ -14,10 +14,13 @@ import (
 )
 
 // trusted is the content of the ConfigMap extension-apiserver-authentication. Certificates that other servers have
-// added stay until they expire.
+// added stay until they expire, unless there are no others (Self.OnlyTrusted).
 func (o *Objects) trusted(live object.Value) object.Value {
 	const clients, proxies = "client-ca-file", "requestheader-client-ca-file"
 	ofClients, ofProxies := o.Self.Trusted()
+	if o.Self.OnlyTrusted {
+		live = live.Without(clients).Without(proxies)
+	}
 	set := append(o.Self.FrontProxy.Members(), object.Member{Key: clients,
 		Value: object.StringOf(o.bundle(live.At(clients).Str(), ofClients))})
 	if len(ofProxies) > 0 {

@@ -46,6 +46,8 @@ type Self struct {
 	// Trusted are the authorities that sign client certificates, and those that sign the certificates of servers that
 	// forward requests, as PEM. They may change.
 	Trusted func() (clients, proxies []byte)
+	// OnlyTrusted removes other authorities from what is published; false: those that other servers have added stay.
+	OnlyTrusted bool
 	// FrontProxy is by what other API servers believe this one who the user of a request is.
 	FrontProxy FrontProxy
 }

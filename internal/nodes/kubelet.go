@@ -146,7 +146,7 @@ func (t *transports) proxied() *http.Transport {
 // config is the TLS configuration for kubelets. Without authorities, certificates are not verified.
 func (t *transports) config(authorities *x509.CertPool) *tls.Config {
 	config := &tls.Config{RootCAs: authorities, InsecureSkipVerify: authorities == nil}
-	if t.of.Kubelets.CertFile != "" {
+	if t.of.Kubelets.CertFile != "" || t.of.Kubelets.Certificate != nil {
 		config.GetClientCertificate = t.clientCertificate
 	}
 	return config
@@ -154,5 +154,8 @@ func (t *transports) config(authorities *x509.CertPool) *tls.Config {
 
 // clientCertificate is that for a new connection.
 func (t *transports) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if given := t.of.Kubelets.Certificate; given != nil {
+		return given()
+	}
 	return t.pair.Load(), nil
 }

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -82,7 +83,9 @@ type Kubelets struct {
 	Port         int      // of a Node whose status has none
 	// CertFile and KeyFile are the client certificate; "": kubelets are asked without one.
 	CertFile, KeyFile string
-	CAFile            string // the authorities of kubelets; "": their certificates are not verified
+	// Certificate returns the client certificate for a new connection, if it is in no file; nil: that of CertFile.
+	Certificate func() (*tls.Certificate, error)
+	CAFile      string // the authorities of kubelets; "": their certificates are not verified
 }
 
 // DefaultKubelets are those that kube-apiserver expects without flags.
