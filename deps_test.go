@@ -186,6 +186,8 @@ var allowed = map[string][]string{
 		"internal/initial", "internal/nodes", "internal/pki", "internal/planes/kind", "internal/product",
 		"internal/recent", "internal/reviews", "internal/storage", "internal/store", "internal/webhook", "object"},
 	"internal/planes/route": {"object", "internal/apierr", "internal/objectmeta"},
+	"internal/planes/credentials": {"internal/access", "internal/auth", "internal/auth/serviceaccount",
+		"internal/durable", "internal/initial", "internal/pki", "internal/plane", "internal/planes/kind"},
 	"internal/reviews": {"object", "schema", "internal/access", "internal/apierr", "internal/authz", "internal/cel",
 		"internal/engine", "internal/gotypes"},
 	"internal/planes/kind/kindtest": {"internal/addresses", "internal/auth/serviceaccount", "internal/authz",
@@ -210,6 +212,7 @@ var allowed = map[string][]string{
 
 // outside says which packages from elsewhere only these packages may import.
 var outside = map[string][]string{
+	"filippo.io/":                       {"internal/planes/credentials"},
 	"github.com/cockroachdb/pebble/v2":  {"internal/durable", "internal/store/filelog"},
 	"github.com/cockroachdb/datadriven": {"internal/scenario"},
 	"github.com/coreos/go-systemd/":     {"internal/systemd"},
@@ -240,7 +243,8 @@ var outside = map[string][]string{
 		"internal/server", "internal/plane", "internal/auth", "internal/console",
 		"internal/auth/oidc", "internal/auth/oidc/issuertest", "internal/apierr", "internal/etcdstub",
 		"internal/egress", "internal/metrics", "internal/webhook", "internal/forward", "internal/nodes",
-		"internal/aggregation", "internal/planes/route", "cmd/plinth", "plinthtest"},
+		"internal/aggregation", "internal/planes/credentials", "internal/planes/route", "cmd/plinth",
+		"plinthtest"},
 	"k8s.io/klog":                       {"internal/forward", "internal/nodes"},
 	"k8s.io/streaming":                  {"internal/forward", "internal/nodes"},
 	"github.com/mxk/go-flowrate":        {"internal/nodes"},
