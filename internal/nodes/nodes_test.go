@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -321,6 +322,25 @@ func TestCertificatesOfKubelets(t *testing.T) {
 	config := x.transports.config(nil)
 	if config.GetClientCertificate != nil || !config.InsecureSkipVerify {
 		t.Error("there is no client certificate")
+	}
+}
+
+// A client certificate that is in no file is asked for with each connection, so that it may be renewed.
+//
+// SPEC: URI-7, BEY-9
+func TestClientCertificateInNoFile(t *testing.T) {
+	made := 0
+	x := newCluster(t, nil, func(c *Config) {
+		c.Kubelets.Certificate = func() (*tls.Certificate, error) {
+			made++
+			return &tls.Certificate{Certificate: [][]byte{{byte(made)}}}, nil
+		}
+	})
+	for want := byte(1); want < 3; want++ {
+		c, err := x.transports.config(nil).GetClientCertificate(nil)
+		if err != nil || c.Certificate[0][0] != want {
+			t.Errorf("%v, %v", c, err)
+		}
 	}
 }
 
