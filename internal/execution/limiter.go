@@ -330,6 +330,7 @@ func (l *Limiter) revoke() {
 func (l *Limiter) unlist(p *Place) {
 	last := l.senders[len(l.senders)-1]
 	l.senders[p.sender], last.sender = last, p.sender
+	l.senders[len(l.senders)-1] = nil // its plane may be closed
 	l.senders = l.senders[:len(l.senders)-1]
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,7 @@ import (
 	"plinth/internal/fairness"
 )
 
-// places is a server with two places, in whose authorizer requests of the users flood and other stay until leave
+// places is a server with few places, in whose authorizer requests of the users flood and other stay until leave
 // receives.
 type places struct {
 	*Handler
@@ -24,9 +25,8 @@ type places struct {
 	inside []string // users, in the order in which their requests began
 }
 
-func newPlaces(t *testing.T, s *server) *places {
-	p := &places{t: t, leave: make(chan string), fairness: fairness.New(fairness.Config{Seats: 100, Places: 2,
-		PlacesOfOne: 2})}
+func newPlaces(t *testing.T, s *server, c fairness.Config) *places {
+	p := &places{t: t, leave: make(chan string), fairness: fairness.New(c)}
 	s.config.Fairness = p.fairness
 	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision,
 		string, error) {
@@ -75,7 +75,7 @@ func (p *places) began() []string {
 func TestPlaces(t *testing.T) { inBubble(t, nil, testPlaces) }
 
 func testPlaces(t *testing.T, s *server) {
-	p := newPlaces(t, s)
+	p := newPlaces(t, s, fairness.Config{Seats: 100, Places: 2, PlacesOfOne: 2})
 	var wait sync.WaitGroup
 	for range 10 {
 		wait.Go(func() { p.ask(t.Context(), "flood", "/wait") })
@@ -104,6 +104,46 @@ func testPlaces(t *testing.T, s *server) {
 	}
 	wait.Wait()
 	if f := p.fairness.Places(); f.Held != 0 || f.Waiting != 0 {
+		t.Errorf("at the end %+v", f)
+	}
+}
+
+// SPEC: BEY-9
+// While a plane floods with requests of users and of its own masters, a request of another plane in the process
+// executes after a moment, and those of masters of the first plane need no place.
+func TestPlacesOfPlanes(t *testing.T) { inBubble(t, nil, testPlacesOfPlanes) }
+
+func testPlacesOfPlanes(t *testing.T, s *server) {
+	capacity := fairness.NewCapacity(fairness.CapacityConfig{Seats: 100, Places: 2, PlacesOfOne: 2})
+	planeOf := func(of fairness.ShareConfig) *places {
+		return newPlaces(t, s, fairness.Config{Share: capacity.Share(of)})
+	}
+	flooded, other := planeOf(fairness.ShareConfig{}), planeOf(fairness.ShareConfig{})
+	first := planeOf(fairness.ShareConfig{Exempts: true})
+	var wait sync.WaitGroup
+	for i := range 20 {
+		wait.Go(func() { flooded.ask(t.Context(), "flood"+strconv.Itoa(i), "/wait") })
+		wait.Go(func() { flooded.ask(t.Context(), "master", "/wait") })
+	}
+	if began := flooded.began(); len(began) != 2 {
+		t.Errorf("of a plane with masters %v execute in 2 places", began)
+	}
+	wait.Go(func() { first.ask(t.Context(), "master", "/wait") })
+	if began := first.began(); len(began) != 1 {
+		t.Error("a master of the first plane waits for a place")
+	}
+	wait.Go(func() { other.ask(t.Context(), "jane", "/wait") })
+	time.Sleep(time.Millisecond)
+	if began := other.began(); len(began) != 1 {
+		t.Error("a request of another plane waits for a flood")
+	}
+	first.leave <- ""
+	other.leave <- ""
+	for range 40 {
+		flooded.leave <- ""
+	}
+	wait.Wait()
+	if f := capacity.Places(); f.Held != 0 || f.Waiting != 0 || capacity.Figures() != (fairness.ShareFigures{}) {
 		t.Errorf("at the end %+v", f)
 	}
 }
