@@ -36,7 +36,8 @@ func (p *Plane) authenticator() *auth.Authenticator {
 	}
 	own := []auth.Tokens{p.Verifier}
 	if a.BootstrapTokens {
-		own = append(own, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: p.clock}, audiences))
+		own = append(own, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: p.clock,
+			After: a.BootstrapAfter}, audiences))
 	}
 	config := c.Authentication
 	// Tokens of service accounts are recognized without a call, those of LaterTokens are not.

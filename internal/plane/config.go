@@ -113,6 +113,9 @@ type Accounts struct {
 	MaxSeconds      int64    // see serviceaccount.Issuer
 	ExtendedSeconds int64
 	BootstrapTokens bool // accept tokens in Secrets of type bootstrap.kubernetes.io/token
+	// BootstrapAfter is when the plane has begun with the Secrets of another one, see serviceaccount.BootstrapTokens;
+	// zero: it has not.
+	BootstrapAfter time.Time
 }
 
 // sign says whether tokens can be issued.

@@ -20,6 +20,9 @@ import (
 type BootstrapTokens struct {
 	Objects *Objects
 	Now     func() time.Time
+	// After is when copies of another plane's Secrets were made: Secrets that were not created after it are such copies,
+	// and their tokens are not valid here. Zero: there are none.
+	After time.Time
 }
 
 var (
@@ -46,6 +49,12 @@ func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (
 	obj, err := engine.ObjectOf(secret)
 	if err != nil || secret.Sidecar.Deleting || obj.At("type").Str() != "bootstrap.kubernetes.io/token" {
 		return nil, nil
+	}
+	if !b.After.IsZero() { // times of creation have seconds: one that cannot be told from a copy's is one
+		created, err := time.Parse(time.RFC3339, obj.At("metadata", "creationTimestamp").Str())
+		if err != nil || !created.After(b.After.Truncate(time.Second)) {
+			return nil, nil
+		}
 	}
 	data := func(key string) string {
 		value, err := base64.StdEncoding.DecodeString(obj.At("data", key).Str())

@@ -23,7 +23,8 @@ type Plane struct {
 	url       string
 }
 
-// Of returns the credentials of a Plane with this UID, name, and time of creation, whose API is at this URL.
+// Of returns the credentials of a Plane with this UID, name, and time of creation, whose API is at this URL. A plane
+// without a name is one that no request reaches.
 func (c *Credentials) Of(uid, name string, created time.Time, url string) *Plane {
 	return &Plane{of: c, uid: uid, name: name, created: created, url: url}
 }
@@ -40,7 +41,7 @@ var headers = initial.FrontProxy{Names: []string{frontProxyUser}, Users: []strin
 
 // Configure sets in the configuration of the plane all that it issues and believes, in place of what is there:
 //
-//   - Accounts: the keys, the issuer and where its keys are. Lookup, Extend, the lifetimes and whether there are
+//   - Accounts: the keys, the issuer and where its keys are. Lookup, Extend, the lifetimes and what is said of
 //     bootstrap tokens stay.
 //   - Signer: the authority. The Bundle stays: the listener is the process's.
 //   - Authentication and LaterTokens.
@@ -49,8 +50,8 @@ var headers = initial.FrontProxy{Names: []string{frontProxyUser}, Users: []strin
 //     because they were copied from the plane that it has begun with.
 //   - Aggregation and Nodes: the client certificates.
 func (p *Plane) Configure(c *plane.Config) error {
-	if p.uid == "" || p.name == "" || p.url == "" || p.created.IsZero() {
-		return fmt.Errorf("credentials of the plane %q: a plane has a UID, a name, a time and a URL", p.name)
+	if p.uid == "" || p.url == "" || p.created.IsZero() {
+		return fmt.Errorf("credentials of the plane %q: a plane has a UID, a time and a URL", p.name)
 	}
 	key, err := p.of.key(forTokens, p.uid)
 	if err != nil {

@@ -475,3 +475,40 @@ func TestIssuerOfAPlane(t *testing.T) {
 		}
 	}
 }
+
+// A plane that has begun with the Secrets of another one believes no bootstrap token among them, and those that are
+// created in it later.
+//
+// SPEC: BEY-9
+func TestCopiedBootstrapTokens(t *testing.T) {
+	secret := func(s *process, id string) string {
+		made := s.admin("a", "POST", "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`{"apiVersion":"v1",
+			"kind":"Secret","type":"bootstrap.kubernetes.io/token","metadata":{"name":"bootstrap-token-%s"},"stringData":
+			{"token-id":%q,"token-secret":"0123456789abcdef","usage-bootstrap-authentication":"true"}}`, id, id))
+		return made.At("metadata", "creationTimestamp").Str()
+	}
+	for says, c := range map[string]struct {
+		after time.Duration // of the beginning, after the Secret
+		valid bool
+	}{
+		"copied":             {time.Hour, false},
+		"in the same second": {999 * time.Millisecond, false},
+		"created later":      {-time.Second, true},
+	} {
+		now := time.Now().Truncate(time.Second)
+		s := newProcess(t, nil)
+		config := s.configuration()
+		config.Now = func() time.Time { return now }
+		config.Accounts.BootstrapAfter = now.Add(c.after)
+		if err := s.credentials.Of("uid-4", "a", now, s.planes["a"].url).Configure(&config); err != nil {
+			t.Fatal(err)
+		}
+		s.add("a", s.planes["a"].url, config)
+		if at := secret(s, "abcdef"); at != now.UTC().Format(time.RFC3339) {
+			t.Fatal(at)
+		}
+		if user, ok := s.bearer("abcdef.0123456789abcdef").who("a"); ok != c.valid {
+			t.Errorf("%s: %v %+v", says, ok, user)
+		}
+	}
+}
