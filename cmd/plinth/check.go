@@ -1,18 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"plinth/internal/datadir"
+	"plinth/internal/planes/kind"
 	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
@@ -98,7 +102,7 @@ func checkCommand() *cobra.Command {
 		Use:   "check DIR",
 		Short: "check the files of a data directory, whose server does not run",
 		Long: `Reads every frame of every file in a data directory, and changes nothing: checksums, the order of the commits, and
-whether each object parses. It says what is damaged, and which objects that concerns.
+whether each object parses. It says what is damaged, and which planes and objects that concerns.
 
 Exit code: 0, there is no damage; 1, there is; 2, the directory could not be checked.`,
 		Example: "  plinth check plinth-data\n  plinth check /var/lib/plinth --encryption-provider-config keys.yaml",
@@ -119,21 +123,28 @@ func (d *dataDir) check(out io.Writer) error {
 	for _, part := range gone {
 		fmt.Fprintf(&text, "damage: %s is missing, and a server had made it\n", filepath.Join(d.path, part))
 	}
+	names := planeNames(in)
 	for i := range in.Findings {
-		printFinding(&text, &in.Findings[i])
+		printFinding(&text, &in.Findings[i], names)
 	}
-	sealed := countSealed(in.Versions)
+	lost := printPlanes(&text, in, names)
+	all := everyVersion(in)
+	sealed := countSealed(all)
 	fmt.Fprintf(&text, "%s: %d files, %d frames, %d commits, %.1f MB; newest revision %d; %d objects and claims\n", d.store,
 		in.Files, in.Frames, in.Commits, float64(in.Bytes)/1e6, in.Revision, len(in.Versions))
+	if len(in.Planes) > 0 {
+		fmt.Fprintf(&text, "planes besides the first one: %d, with %d objects and claims\n",
+			len(in.Planes), len(all)-len(in.Versions))
+	}
 	switch {
 	case sealed > 0 && d.encryption.ConfigFile == "":
 		fmt.Fprintf(&text, "%d of them are encrypted, and only their checksums were checked: --encryption-provider-config "+
 			"names the server's file with the keys\n", sealed)
 	case sealed > 0:
 		fmt.Fprintf(&text, "damage: %d of them do not decrypt by %s, the first one is %s\n", sealed, d.encryption.ConfigFile,
-			firstSealed(in.Versions))
+			firstSealed(all))
 	}
-	damaged := in.Damaged() || len(gone) > 0 || sealed > 0 && d.encryption.ConfigFile != ""
+	damaged := in.Damaged() || lost || len(gone) > 0 || sealed > 0 && d.encryption.ConfigFile != ""
 	if damaged {
 		fmt.Fprintf(&text, "There is damage. Put back a file that you have a copy of; or write what can still be read to a "+
 			"new directory: plinth export %s --to NEW\n", d.path)
@@ -171,7 +182,7 @@ func firstSealed(versions []*store.Version) string {
 // mostKeys is how many objects a finding lists.
 const mostKeys = 20
 
-func printFinding(text *strings.Builder, f *filelog.Finding) {
+func printFinding(text *strings.Builder, f *filelog.Finding, names map[string]string) {
 	sort := "damage"
 	if f.Minor {
 		sort = "note"
@@ -179,6 +190,17 @@ func printFinding(text *strings.Builder, f *filelog.Finding) {
 	fmt.Fprintf(text, "%s: %s\n", sort, f)
 	if f.Last > 0 {
 		fmt.Fprintf(text, "  commits of the revisions %d to %d\n", f.First, f.Last)
+	}
+	if len(f.Planes) > 0 {
+		text.WriteString("  planes:")
+		for i, id := range f.Planes {
+			if i == mostKeys {
+				fmt.Fprintf(text, " and %d more", len(f.Planes)-i)
+				break
+			}
+			fmt.Fprintf(text, " %s", planeText(id, names))
+		}
+		text.WriteString("\n")
 	}
 	if len(f.Keys) > 0 {
 		text.WriteString("  objects:")
@@ -188,9 +210,66 @@ func printFinding(text *strings.Builder, f *filelog.Finding) {
 				break
 			}
 			fmt.Fprintf(text, " %s", strings.TrimPrefix(k.String(), "/"))
+			if k.Plane != "" {
+				fmt.Fprintf(text, " (plane %s)", planeText(k.Plane, names))
+			}
 		}
 		text.WriteString("\n")
 	}
+}
+
+// planeNames are the names of planes by their IDs, as their objects in the first plane say.
+func planeNames(in *filelog.Inspection) map[string]string {
+	names := map[string]string{}
+	for _, v := range in.Versions {
+		if v.Key.Resource != kind.Path || v.Sidecar.Undecrypted {
+			continue
+		}
+		if parsed, err := object.ParseJSON(v.Data()); err == nil {
+			names[parsed.Value.At("metadata").At("uid").Str()] = v.Key.Name
+		}
+	}
+	return names
+}
+
+// planeText is how a plane is called: by its name, if its object is there.
+func planeText(id string, names map[string]string) string {
+	return cmp.Or(names[id], "with the ID "+id)
+}
+
+// printPlanes says which planes have no object in the first plane, and which objects have no plane, and whether
+// there are some: a plane exists exactly as long as its object, so something of them is lost.
+func printPlanes(text *strings.Builder, in *filelog.Inspection, names map[string]string) (lost bool) {
+	there := map[string]bool{}
+	for _, p := range in.Planes {
+		if there[p.ID] = true; names[p.ID] == "" {
+			lost = true
+			fmt.Fprintf(text, "damage: the plane with the ID %s has no object, which is lost, or was deleted by a commit that is "+
+				"lost\n", p.ID)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(names)) {
+		if !there[id] {
+			lost = true
+			fmt.Fprintf(text, "damage: there is an object of the plane %s, and the plane is lost\n", names[id])
+		}
+	}
+	return lost
+}
+
+// everyVersion are the versions of all planes; one that several have is there once.
+func everyVersion(in *filelog.Inspection) []*store.Version {
+	all := slices.Clone(in.Versions)
+	seen := map[*store.Version]bool{}
+	for _, p := range in.Planes {
+		for _, v := range p.Versions() {
+			if !seen[v] {
+				seen[v] = true
+				all = append(all, v)
+			}
+		}
+	}
+	return all
 }
 
 func exportCommand() *cobra.Command {
@@ -201,7 +280,9 @@ func exportCommand() *cobra.Command {
 		Short: "print the objects of a data directory as YAML, or write them to a new one",
 		Long: `Reads what can be read of a data directory, damaged or not, whose server does not run, and changes nothing in it.
 Without --to the objects are printed as YAML, definitions and namespaces first. With --to they are written to a new data
-directory, with their UIDs and resourceVersions, and with the certificates and keys of the server; there is no history.`,
+directory, with their UIDs and resourceVersions, and with the certificates and keys of the server; there is no history.
+
+What is printed are the objects of the server itself, or with --plane those of another plane; --to writes all planes.`,
 		Example: "  plinth export plinth-data > objects.yaml\n  plinth export plinth-data --to plinth-data.new\n" +
 			"  plinth export plinth-data --for-apply | kubectl apply --server-side -f -",
 	}, &d, func(out io.Writer) error { return e.run(&d, out) })
@@ -209,6 +290,7 @@ directory, with their UIDs and resourceVersions, and with the certificates and k
 	c.Flags().BoolVar(&e.forApply, "for-apply", false,
 		"leave out what a server sets itself and what names it (UIDs, owner references, managedFields, status), so that the "+
 			"objects can be applied to another one")
+	c.Flags().StringVar(&e.plane, "plane", "", "the name of the plane whose objects are printed, or its ID")
 	must(c.MarkFlagDirname("to"))
 	return c
 }
@@ -216,6 +298,7 @@ directory, with their UIDs and resourceVersions, and with the certificates and k
 // export is what an export is asked for.
 type export struct {
 	to       string
+	plane    string // "": the first one
 	forApply bool
 }
 
@@ -223,11 +306,18 @@ func (e *export) run(d *dataDir, out io.Writer) error {
 	if e.to != "" && e.forApply {
 		return errors.New("--to keeps all of an object, and --for-apply does not: give one of them")
 	}
+	if e.to != "" && e.plane != "" {
+		return errors.New("--to writes all planes, and --plane prints one: give one of them")
+	}
 	in, end, o, err := d.inspect()
 	if err != nil {
 		return err
 	}
 	defer end()
+	versions, err := e.versions(d, in)
+	if err != nil {
+		return err
+	}
 	for i := range in.Findings {
 		if f := &in.Findings[i]; !f.Minor {
 			fmt.Fprintf(os.Stderr, "plinth: %s\n", f)
@@ -236,9 +326,9 @@ func (e *export) run(d *dataDir, out io.Writer) error {
 	if e.to != "" {
 		return e.write(d, in, o, out)
 	}
-	skipped := countSealed(in.Versions)
+	skipped := countSealed(versions)
 	for wave := range lastWave + 1 {
-		for _, v := range in.Versions {
+		for _, v := range versions {
 			if v.Sidecar.Undecrypted {
 				continue
 			}
@@ -268,6 +358,36 @@ func (e *export) run(d *dataDir, out io.Writer) error {
 	return nil
 }
 
+// versions are those of the plane that is exported.
+func (e *export) versions(d *dataDir, in *filelog.Inspection) ([]*store.Version, error) {
+	if e.plane == "" {
+		return in.Versions, nil
+	}
+	names := planeNames(in)
+	for _, p := range in.Planes {
+		if p.ID != e.plane && names[p.ID] != e.plane {
+			continue
+		}
+		if p.Partial {
+			fmt.Fprintf(os.Stderr, "plinth: not all is known of the plane %s\n", e.plane)
+		}
+		return p.Versions(), nil
+	}
+	var known []string
+	for _, p := range in.Planes {
+		known = append(known, cmp.Or(names[p.ID], p.ID))
+	}
+	slices.Sort(known)
+	more := ""
+	if len(known) > mostKeys {
+		known, more = known[:mostKeys], fmt.Sprintf(" and %d more", len(known)-mostKeys)
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("%s has no planes but that of the server itself", d.path)
+	}
+	return nil, fmt.Errorf("%s has no plane %s; it has %s%s", d.path, e.plane, strings.Join(known, ", "), more)
+}
+
 // applicable is an object without what its server has set, and without what names other objects by their UIDs.
 func applicable(v object.Value) object.Value {
 	metadata := v.At("metadata")
@@ -291,8 +411,12 @@ func (e *export) write(d *dataDir, in *filelog.Inspection, o filelog.Options, ou
 	if err := in.Write(filepath.Join(e.to, "store"), o); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s has %d objects and claims as of revision %d.\n\n  plinth serve --data-dir %s\n", e.to,
-		len(in.Versions), in.Revision, e.to)
+	planes := ""
+	if len(in.Planes) > 0 {
+		planes = fmt.Sprintf("; planes besides the first one: %d", len(in.Planes))
+	}
+	_, err := fmt.Fprintf(out, "%s has %d objects and claims as of revision %d%s.\n\n  plinth serve --data-dir %s\n", e.to,
+		len(in.Versions), in.Revision, planes, e.to)
 	return err
 }
 

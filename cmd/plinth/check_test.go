@@ -5,13 +5,17 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"plinth/internal/planes/kind"
 	"plinth/internal/server"
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
 	"plinth/object"
 )
 
@@ -245,4 +249,100 @@ func TestCheckFindsDamage(t *testing.T) {
 			t.Errorf("while a server has it: %v", err)
 		}
 	})
+}
+
+// withPlanes adds planes to the store of a data directory: one with the name and ID of each key, which has a ConfigMap
+// with the name of the value.
+func withPlanes(t *testing.T, dir string, planes map[string]string) {
+	t.Helper()
+	log, err := filelog.Open(filepath.Join(dir, "store"), filelog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(store.Config{Log: log, PlaneResources: []string{kind.Path},
+		Describe: func(k store.Key, data []byte) *store.Sidecar { return &store.Sidecar{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		id := "id-of-" + name
+		inside := store.Change{Key: store.Key{Resource: "/configmaps", Name: "default/" + planes[name]},
+			Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + planes[name] + `"}}`)}
+		if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: kind.Path, Name: name},
+			Data:    []byte(`{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":"` + name + `","uid":"` + id + `"}}`),
+			Sidecar: &store.Sidecar{UID: id}, Begin: &store.Begin{Plane: id, Changes: []store.Change{inside}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Planes are counted, each is exported by its name or its ID, and none is in the export of another one. Damage names
+// the planes.
+//
+// SPEC: RUN-11, STORE-7
+func TestCheckAndExportPlanes(t *testing.T) {
+	dir := filledDataDir(t, "", someObjects)
+	if _, err := plinth("export", dir, "--plane", "red"); err == nil || !strings.Contains(err.Error(), "has no planes") {
+		t.Errorf("without planes: %v", err)
+	}
+	withPlanes(t, dir, map[string]string{"red": "of-red", "blue": "of-blue"})
+	said, err := plinth("check", dir)
+	if err != nil || !strings.Contains(said, "planes besides the first one: 2, with 2 objects") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	for _, c := range []struct {
+		plane string
+		want  []string
+	}{{"", []string{"name: first\n", "kind: Plane\n"}}, {"red", []string{"name: of-red\n"}},
+		{"id-of-blue", []string{"name: of-blue\n"}}} {
+		args := []string{"export", dir}
+		if c.plane != "" {
+			args = append(args, "--plane", c.plane)
+		}
+		yaml, err := plinth(args...)
+		for _, name := range []string{"name: first\n", "name: of-red\n", "name: of-blue\n", "kind: Plane\n"} {
+			if err != nil || strings.Contains(yaml, name) != slices.Contains(c.want, name) {
+				t.Errorf("the export of plane %q: %v\n%s", c.plane, err, yaml)
+			}
+		}
+	}
+	for want, args := range map[string][]string{"has no plane green; it has blue, red": {"--plane", "green"},
+		"give one of them": {"--plane", "red", "--to", filepath.Join(t.TempDir(), "x")}} {
+		if _, err := plinth(append([]string{"export", dir}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	to := filepath.Join(t.TempDir(), "new")
+	said, err = plinth("export", dir, "--to", to)
+	if err != nil || !strings.Contains(said, "planes besides the first one: 2") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if yaml, err := plinth("export", to, "--plane", "red"); err != nil || !strings.Contains(yaml, "name: of-red\n") {
+		t.Errorf("%v\n%s", err, yaml)
+	}
+
+	logs, err := filepath.Glob(filepath.Join(dir, "store", "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	name := logs[len(logs)-1]
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[strings.Index(string(text), `"name":"of-blue"`)+10] ^= 1
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err = plinth("check", dir)
+	if codeOf(err) != exitFound || !strings.Contains(said, `the plane "id-of-blue" seems to have begun with it`) ||
+		!strings.Contains(said, "planes besides the first one: 1,") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if yaml, err := plinth("export", dir, "--plane", "red"); err != nil || !strings.Contains(yaml, "name: of-red\n") {
+		t.Errorf("%v\n%s", err, yaml)
+	}
 }

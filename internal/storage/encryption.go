@@ -84,16 +84,30 @@ func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspect
 		e.Close()
 		return nil, nil, o, err
 	}
-	for _, v := range in.Versions {
-		if v.Sidecar.Undecrypted {
-			continue
-		}
-		if _, err := object.ParseJSON(v.Data()); err != nil {
-			in.Findings = append(in.Findings, filelog.Finding{File: dir, Offset: -1, Keys: []store.Key{v.Key},
-				Reason: fmt.Sprintf("the bytes of an object read back, and are no JSON: %v", err)})
-		}
+	parses(dir, "", in, in.Versions, map[*store.Version]bool{})
+	seen := map[*store.Version]bool{} // planes share most of what they have
+	for _, p := range in.Planes {
+		parses(dir, p.ID, in, p.Versions(), seen)
 	}
 	return in, e.Close, o, nil
+}
+
+// parses adds a finding for each version of a plane that is no JSON.
+func parses(dir, plane string, in *filelog.Inspection, versions []*store.Version, seen map[*store.Version]bool) {
+	for _, v := range versions {
+		if v.Sidecar.Undecrypted || seen[v] {
+			continue
+		}
+		seen[v] = true
+		if _, err := object.ParseJSON(v.Data()); err != nil {
+			f := filelog.Finding{File: dir, Offset: -1, Keys: []filelog.PlaneKey{{Plane: plane, Key: v.Key}},
+				Reason: fmt.Sprintf("the bytes of an object read back, and are no JSON: %v", err)}
+			if plane != "" {
+				f.Planes = []string{plane}
+			}
+			in.Findings = append(in.Findings, f)
+		}
+	}
 }
 
 // Close ends the calls of plugins. The store is closed before.

@@ -3,6 +3,7 @@ package filelog
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -50,16 +51,18 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 //
 // The versions of the first plane are followed by layers: a part with what is known of the layer, and its versions.
 //
-// Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. A restart
-// appends the versions to its trees in their order, which is the cheapest order for a B-tree.
+// Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. Those of
+// parts have the number of their layer in its place, 0 for the first plane: when the beginning of a layer is lost,
+// its versions must not be taken for those of the layer before it. A restart appends the versions to its trees in
+// their order, which is the cheapest order for a B-tree.
 func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {
 		return err
 	}
-	parts := int64(0)
+	var parts, number int64 // number is that of the layer
 	part := func(payload []byte) error {
 		parts++
-		return w.frame(framePart, 0, c.Revision, payload)
+		return w.frame(framePart, number, c.Revision, payload)
 	}
 	if err := part(appendHead(nil, c)); err != nil {
 		return err
@@ -73,6 +76,7 @@ func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 			if err != nil {
 				return err
 			}
+			number = int64(layer.Number)
 			if err := part(appendLayer(nil, layer)); err != nil {
 				return err
 			}
@@ -261,10 +265,17 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 				head = false
 				return false, nil
 			}
-			if layers && part.payload[0] == payloadLayer {
+			if layers && beginsLayer(part) {
 				return true, nil
 			}
-			ended, err = p.versions(part.payload, func(v *store.Version) bool { return yield(v, nil) })
+			gone := false
+			ended, err = p.versions(part.payload, func(v *store.Version) bool {
+				gone = v.Sidecar == nil // there is nothing of which the first plane is the difference
+				return !gone && yield(v, nil)
+			})
+			if gone {
+				return false, errPayload
+			}
 			return ended, err
 		})
 		if err != nil {
@@ -276,6 +287,12 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 	}
 	return c, nil
 }
+
+// beginsLayer says whether a part of a checkpoint is the beginning of a layer.
+func beginsLayer(part frame) bool { return len(part.payload) > 0 && part.payload[0] == payloadLayer }
+
+// errLayer is the error for a part that is not where its frame says.
+var errLayer = errors.New("it is a part of another layer than the one before it begins")
 
 // readLayers yields the layers of a checkpoint. It reads the file as Checkpoint.Versions does, and passes by what is
 // before the first layer; each layer reads on up to the next one.
@@ -292,10 +309,13 @@ func (l *Log) readLayers(revision int64, yield func(*store.Layer, error) bool) {
 		yield(nil, &DamageError{File: l.path(checkpointName(revision)), Offset: part.offset, Reason: err.Error()})
 	}
 	part, err, ok := next()
-	for ; ok && err == nil && (len(part.payload) == 0 || part.payload[0] != payloadLayer); part, err, ok = next() {
+	for ; ok && err == nil && !beginsLayer(part); part, err, ok = next() {
 	}
 	for ok && err == nil {
 		layer, wrong := parseLayer(part.payload)
+		if wrong == nil && int64(layer.Number) != part.synced {
+			wrong = errLayer
+		}
 		if wrong != nil {
 			failed(part, wrong)
 			return
@@ -309,14 +329,18 @@ func (l *Log) readLayers(revision int64, yield func(*store.Layer, error) bool) {
 		layer.Versions = func(yield func(*store.Version, error) bool) {
 			read = true
 			more := true
-			for part, err, ok = next(); ok && err == nil && part.payload[0] != payloadLayer; part, err, ok = next() {
+			for part, err, ok = next(); ok && err == nil && !beginsLayer(part); part, err, ok = next() {
 				if !more {
 					continue
 				}
-				if _, wrong := p.versions(part.payload, func(v *store.Version) bool {
+				_, wrong := p.versions(part.payload, func(v *store.Version) bool {
 					more = yield(v, nil)
 					return more
-				}); wrong != nil && more {
+				})
+				if wrong == nil && int64(layer.Number) != part.synced {
+					wrong = errLayer
+				}
+				if wrong != nil && more {
 					err = &DamageError{File: l.path(checkpointName(revision)), Offset: part.offset, Reason: wrong.Error()}
 					break
 				}

@@ -26,9 +26,17 @@ type Finding struct {
 	// First and Last are the revisions of the commits that were there; 0: it is about none, or they are not known.
 	First, Last int64
 	// Keys are the objects of which a version was there, as far as something else tells, or the damaged bytes seem to.
-	Keys []store.Key
+	Keys []PlaneKey
+	// Planes are the IDs of the planes besides the first one of which something was there, as far as is known, in order.
+	Planes []string
 	// Minor says that no object is lost, and that the log opens: history is missing, or what a crash may leave.
 	Minor bool
+}
+
+// PlaneKey is the key of an object of a plane; "" is the ID of the first one.
+type PlaneKey struct {
+	Plane string
+	store.Key
 }
 
 func (f *Finding) String() string {
@@ -48,8 +56,11 @@ type Inspection struct {
 	// Checkpoint is the revision of the checkpoint that the state begins with, 0 without one; Revision is the newest one
 	// that there was, as far as the directory tells.
 	Checkpoint, Revision int64
-	// Versions are the newest readable versions, ordered by key. Those that did not decrypt are among them.
+	// Versions are the newest readable versions of the first plane, ordered by key. Those that did not decrypt are among
+	// them.
 	Versions []*store.Version
+	// Planes are the other planes, ordered by ID.
+	Planes []*Plane
 }
 
 // Damaged says whether there is a finding that is not minor.
@@ -65,7 +76,9 @@ func (in *Inspection) Damaged() bool {
 //
 //	Versions[k] = the readable version of k with the greatest revision
 //
-// It is the state of the log, unless a later commit of k is lost; then a finding has its revision. The rules by which
+// It is the state of the log, unless a later commit of k is lost; then a finding has its revision. So it is for each
+// plane; one whose beginning is lost is Partial, and has what is known of it. What is lost may be of any plane, and
+// nothing that one plane has is taken for what another one has. The rules by which
 // damage is told from an unfinished write are those of Open (recoverLast):
 //
 //	Open fails because of the content of a file  ⇒  Damaged()
@@ -87,7 +100,7 @@ func Inspect(dir string, o Options) (*Inspection, error) {
 	}
 	l := &Log{fs: o.FS, dir: dir, logger: slog.New(slog.DiscardHandler), sealing: o.Sealing}
 	i := &inspector{Log: l, in: &Inspection{}, state: map[store.Key]*store.Version{},
-		parser: parser{sealing: o.Sealing}, deleted: map[store.Key]int64{}}
+		parser: parser{sealing: o.Sealing}, deleted: map[store.Key]int64{}, planes: newPlanesOf()}
 	if err := i.inspect(); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
@@ -103,8 +116,9 @@ type inspector struct {
 	state   map[store.Key]*store.Version
 	deleted map[store.Key]int64 // the revisions of deletions
 	// previous are the versions that records replaced, by revision: which keys lost commits had.
-	previous map[int64]store.Key
+	previous map[int64]PlaneKey
 	whole    bool // the checkpoint reads back as a whole
+	planes   planesOf
 }
 
 func (i *inspector) find(f Finding) *Finding {
@@ -152,7 +166,7 @@ func (i *inspector) inspect() error {
 	if err := i.manifestFile(); err != nil {
 		return err
 	}
-	i.previous = map[int64]store.Key{}
+	i.previous = map[int64]PlaneKey{}
 	if err := i.checkpoints(checkpoints); err != nil {
 		return err
 	}
@@ -215,7 +229,8 @@ func (i *inspector) checkpoints(revisions []int64) error {
 			i.in.Checkpoint, i.whole = revision, whole
 		}
 		if whole {
-			return nil
+			i.merge(revision)
+			break
 		}
 	}
 	return nil
@@ -229,73 +244,132 @@ func (i *inspector) readWhole(revision int64) (whole bool, err error) {
 		return false, err
 	}
 	defer f.Close()
-	whole = true
-	damaged := func(p *piece, reason string) *Finding {
-		whole = false
-		return i.find(Finding{File: i.path(name), Offset: p.offset, Reason: reason})
-	}
-	var lastKey store.Key
-	var open *Finding // of a part that is lost, until the next one says where its keys end
-	for parts, ended := int64(-1), false; ; parts++ {
+	r := checkpointReading{inspector: i, revision: revision, file: i.path(name), whole: true, parts: -1, open: -1,
+		layers: newLayerReading(revision)}
+	for ; ; r.parts++ {
 		p, err := s.next()
-		switch {
-		case err == io.EOF:
-			if !ended {
-				damaged(&p, "it is cut off: its end is missing")
-			}
-			return whole, nil
-		case err != nil:
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
 			return false, err
-		case p.broken:
-			keys := keysOf(p.raw)
-			open = damaged(&p, "a part of it does not read back"+after(lastKey))
-			open.Keys = keys
+		}
+		if p.broken {
+			r.damaged(&p, "a part of it does not read back"+after(r.lastKey, r.layers.last))
+			r.open = len(i.in.Findings) - 1
+			r.layers.hint(p.raw)
 			continue
 		}
 		i.in.Frames++
-		var why error
-		switch p.kind {
-		case frameCheckpoint:
-			var says int64
-			if why = parseFileHeader(i.path(name), p.payload, checkpointMagic, &says); why == nil && says != revision {
-				why = fmt.Errorf("its header says that it is of revision %d", says)
-			}
-			if why != nil && !errors.As(why, new(*DamageError)) && says == 0 {
-				return false, why // a later version has written it
-			}
-		case framePart:
-			if parts == 0 {
-				_, _, _, why = parseHead(p.payload)
-				if why == nil {
-					break
-				}
-			}
-			_, why = i.parser.versions(p.payload, func(v *store.Version) bool {
-				if lastKey = cloned(v.Key); open != nil {
-					open.Reason += " and before " + lastKey.String()
-					open = nil
-				}
-				i.keep(v)
-				return true
-			})
-		case frameEnd:
-			if ended = true; p.synced != parts && whole {
-				why = fmt.Errorf("it should hold %d parts and has %d", p.synced, parts)
-			}
-		default:
-			why = fmt.Errorf("a frame of type %d does not belong there", p.kind)
+		later, why := r.frame(p)
+		if later {
+			return false, why
 		}
 		if why != nil {
-			damaged(&p, why.Error())
+			r.damaged(&p, why.Error())
 		}
 	}
+	if !r.ended {
+		r.damaged(&piece{frame: frame{offset: s.at}}, "it is cut off: its end is missing")
+	}
+	i.planes.restored = slices.Insert(i.planes.restored, 0, r.layers.finish(i, r.whole))
+	return r.whole, nil
 }
 
-func after(k store.Key) string {
-	if k == (store.Key{}) {
-		return ": its first objects"
+// checkpointReading is a checkpoint that is being read.
+type checkpointReading struct {
+	*inspector
+	revision int64
+	file     string
+	whole    bool
+	ended    bool
+	parts    int64     // that were read, or are lost; -1 before the header
+	lastKey  store.Key // of the newest part, in its layer
+	open     int       // the finding of a part that is lost, until the next one says where its keys end; -1: none
+	layers   *layerReading
+}
+
+func (r *checkpointReading) damaged(p *piece, reason string) {
+	r.whole = false
+	r.find(Finding{File: r.file, Offset: p.offset, Reason: reason})
+	r.layers.lose(len(r.in.Findings) - 1)
+}
+
+// frame takes a frame that reads back. later says that a later version of the program has written it.
+func (r *checkpointReading) frame(p piece) (later bool, why error) {
+	switch p.kind {
+	case frameCheckpoint:
+		var says int64
+		if why = parseFileHeader(r.file, p.payload, checkpointMagic, &says); why == nil && says != r.revision {
+			why = fmt.Errorf("its header says that it is of revision %d", says)
+		}
+		return why != nil && !errors.As(why, new(*DamageError)) && says == 0, why
+	case framePart:
+		if r.parts == 0 {
+			if _, _, _, why = parseHead(p.payload); why == nil {
+				return false, nil
+			}
+		}
+		return false, r.part(p)
+	case frameEnd:
+		if r.ended = true; p.synced != r.parts && r.whole {
+			return false, fmt.Errorf("it should hold %d parts and has %d", p.synced, r.parts)
+		}
+		return false, nil
 	}
-	return ": objects after " + k.String()
+	return false, fmt.Errorf("a frame of type %d does not belong there", p.kind)
+}
+
+// part takes a part of the first plane, or of a layer.
+func (r *checkpointReading) part(p piece) error {
+	before := r.layers.last
+	if beginsLayer(p.frame) {
+		r.open, r.lastKey = -1, store.Key{}
+		return r.layers.begins(p.synced, p.payload)
+	}
+	var at *layer
+	if p.synced != 0 || before != 0 {
+		var err error
+		if at, err = r.layers.part(p.synced, false); err != nil {
+			return err
+		}
+	} else {
+		r.layers.first()
+	}
+	if p.synced != before {
+		r.open, r.lastKey = -1, store.Key{}
+	}
+	gone := false
+	_, why := r.parser.versions(p.payload, func(v *store.Version) bool {
+		if r.lastKey = cloned(v.Key); r.open >= 0 {
+			r.in.Findings[r.open].Reason += " and before " + r.lastKey.String()
+			r.open = -1
+		}
+		switch {
+		case at != nil:
+			at.overlay.put(v.Key, v)
+		case v.Sidecar == nil: // there is nothing of which the first plane is the difference
+			gone = true
+		default:
+			r.keep(v)
+		}
+		return true
+	})
+	if gone && why == nil {
+		why = errPayload
+	}
+	return why
+}
+
+// after says which objects are lost after a part of a checkpoint: layer is the number of its layer.
+func after(k store.Key, layer int64) string {
+	switch {
+	case k != (store.Key{}):
+		return ": objects after " + k.String()
+	case layer > 0:
+		return ": the first objects of a plane"
+	}
+	return ": its first objects"
 }
 
 func cloned(k store.Key) store.Key {
@@ -308,8 +382,7 @@ func (i *inspector) keep(v *store.Version) {
 		return
 	}
 	k := cloned(v.Key)
-	sidecar := *v.Sidecar
-	i.state[k] = store.NewVersion(k, v.Revision, append([]byte{}, v.Data()...), &sidecar)
+	i.state[k] = copied(k, v)
 	delete(i.deleted, k)
 }
 
@@ -456,14 +529,18 @@ func (r *segmentReading) broken(f vfs.File, p piece) error {
 			return errUnfinished
 		}
 	}
-	r.lost = append(r.lost, lostFrame{p.offset, keysOf(p.raw)})
+	keys, planes, turn := hintsOf(p.raw)
+	r.lost = append(r.lost, lostFrame{p.offset, keys, planes, turn})
 	return nil
 }
 
-// lostFrame is a frame that does not read back: where it was, and which keys it seems to have.
+// lostFrame is a frame that does not read back: where it was, which keys it seems to have, of which planes, and which
+// plane seems to have begun or ended with it.
 type lostFrame struct {
 	offset int64
-	keys   []store.Key
+	keys   []PlaneKey
+	planes []string
+	turn   string
 }
 
 // frame takes a frame that reads back.
@@ -482,12 +559,13 @@ func (r *segmentReading) frame(p piece) {
 		c, why = r.parser.commitOf(p.payload)
 	}
 	if why != nil {
-		r.find(Finding{File: r.file, Offset: p.offset, Reason: why.Error(), First: p.revision, Last: p.revision,
-			Keys: keysOf(append(make([]byte, frameHeader), p.payload...))})
+		keys, planes, turn := hintsOf(append(make([]byte, frameHeader), p.payload...))
+		r.find(Finding{File: r.file, Offset: p.offset, Reason: why.Error() + turn, First: p.revision, Last: p.revision,
+			Keys: keys, Planes: planes})
 		return
 	}
 	r.missing(first)
-	r.apply(c)
+	r.apply(c, Finding{File: r.file, Offset: p.offset})
 	r.last = p.revision
 }
 
@@ -501,8 +579,8 @@ func (r *segmentReading) missing(next int64) {
 		r.find(Finding{File: r.file, Offset: r.end, Reason: "commits are missing before it", First: from, Last: to})
 	}
 	for _, p := range r.lost {
-		r.find(Finding{File: r.file, Offset: p.offset, Reason: "a frame does not read back", Keys: p.keys,
-			First: from, Last: to})
+		r.find(Finding{File: r.file, Offset: p.offset, Reason: "a frame does not read back" + p.turn, Keys: p.keys,
+			Planes: p.planes, First: from, Last: to})
 	}
 	r.lost = nil
 }
@@ -525,15 +603,18 @@ func (r *segmentReading) finish(end int64) {
 	}
 }
 
-// apply takes over the changes of a commit, unless the checkpoint has them.
-func (i *inspector) apply(c *store.Commit) {
+// apply takes over the changes of a commit, unless the checkpoint has them. at is where it is.
+func (i *inspector) apply(c *store.Commit, at Finding) {
 	i.in.Frames++
 	i.in.Commits++
+	i.applyToPlanes(c, at)
 	for _, r := range c.Records {
 		if r.Old != nil {
-			i.previous[r.Old.Revision] = cloned(r.Key)
+			if owner, known := i.planes.owner(c.Plane, r.Old.Revision); known {
+				i.previous[r.Old.Revision] = PlaneKey{strings.Clone(owner), cloned(r.Key)}
+			}
 		}
-		if i.whole && c.Revision <= i.in.Checkpoint {
+		if c.Plane != "" || i.whole && c.Revision <= i.in.Checkpoint {
 			continue
 		}
 		if r.New != nil {
@@ -548,30 +629,45 @@ func (i *inspector) apply(c *store.Commit) {
 	}
 }
 
-// conclude adds to the findings what all that was read tells about them, and orders the versions.
+// conclude adds to the findings what all that was read tells about them, and orders the versions and the planes.
 func (i *inspector) conclude() {
-	keys := slices.SortedFunc(maps.Keys(i.state), func(a, b store.Key) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
-	})
-	for _, k := range keys {
-		i.in.Versions = append(i.in.Versions, i.state[k])
+	i.in.Versions = slices.SortedFunc(maps.Values(i.state), byKey)
+	i.merge(math.MaxInt64)
+	for _, of := range [...]map[string]Finding{i.planes.unknown, i.planes.inherited} {
+		for _, id := range slices.Sorted(maps.Keys(of)) {
+			i.find(of[id])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(i.planes.all)) {
+		p := i.planes.all[id]
+		p.Partial = p.content.partial
+		i.in.Planes = append(i.in.Planes, p)
 	}
 	replaced := slices.Sorted(maps.Keys(i.previous))
 	var named span // the last one whose keys were named
 	for n := range i.in.Findings {
 		f := &i.in.Findings[n]
-		if f.Last == 0 {
-			continue
+		i.planes.trust(f)
+		if f.Last > 0 {
+			i.in.Revision = max(i.in.Revision, f.Last)
+			if lost := (span{f.First, f.Last}); lost != named {
+				named = lost
+				i.name(f, replaced)
+			}
+			if i.whole && f.Last <= i.in.Checkpoint {
+				f.Reason += "; the checkpoint has all objects, and only history is lost"
+			}
 		}
-		i.in.Revision = max(i.in.Revision, f.Last)
-		if lost := (span{f.First, f.Last}); lost != named {
-			named = lost
-			i.name(f, replaced)
+		slices.SortFunc(f.Keys, func(a, b PlaneKey) int {
+			return cmp.Or(cmp.Compare(a.Plane, b.Plane), strings.Compare(a.String(), b.String()))
+		})
+		for _, k := range f.Keys {
+			if k.Plane != "" {
+				f.Planes = append(f.Planes, k.Plane)
+			}
 		}
-		slices.SortFunc(f.Keys, func(a, b store.Key) int { return strings.Compare(a.String(), b.String()) })
-		if i.whole && f.Last <= i.in.Checkpoint {
-			f.Reason += "; the checkpoint has all objects, and only history is lost"
-		}
+		slices.Sort(f.Planes)
+		f.Planes = slices.Compact(f.Planes)
 	}
 }
 
@@ -581,7 +677,7 @@ type span struct{ first, last int64 }
 // name adds the keys of the commits that a finding is about. Several frames in a row that do not read back are findings
 // about the same commits, and the keys are in the first one: each has as many as there are frames.
 func (i *inspector) name(f *Finding, replaced []int64) {
-	known := map[store.Key]bool{}
+	known := map[PlaneKey]bool{}
 	for _, k := range f.Keys {
 		known[k] = true
 	}
@@ -597,31 +693,35 @@ func (i *inspector) name(f *Finding, replaced []int64) {
 	}
 }
 
-// keysOf finds the keys in a frame that does not read back, as far as its bytes seem to be those of a payload. It is a
-// hint for people: nothing is restored from such bytes.
-func keysOf(raw []byte) (keys []store.Key) {
+// hintsOf finds the keys in a frame that does not read back, the planes that it names, and what to say of the plane
+// that begins or ends with it, as far as its bytes seem to be those of a payload. It is a hint for people: nothing
+// is restored from such bytes.
+func hintsOf(raw []byte) (keys []PlaneKey, planes []string, turn string) {
 	var f frame
 	if !f.parse(raw) {
-		return nil
+		return nil, nil, ""
 	}
-	var count uint64
+	var count, own uint64
+	var h commitHeader
 	d := decoder{b: f.payload}
 	versions := false
 	switch d.byte() {
 	case payloadCommit, payloadCommit2, payloadSealedCommit2:
-		h, rest, err := parseCommitHeader(f.payload)
-		if err != nil {
-			return nil
+		var err error
+		if h, d, err = parseCommitHeader(f.payload); err != nil {
+			return nil, nil, ""
 		}
-		d, count = rest, uint64(h.count+h.begins)
+		own, count = uint64(h.count), uint64(h.count+h.begins)
+		planes, turn = h.hints()
 	case payloadVersions, payloadSealedVersions:
 		versions, d.sealed = true, f.payload[0] == payloadSealedVersions
 		count = d.uvarint()
+		own = count
 	default:
-		return nil
+		return nil, nil, ""
 	}
 	p := parser{}
-	for range min(count, maxHints) {
+	for n := range min(count, maxHints) {
 		var k store.Key
 		if versions {
 			flags := d.byte()
@@ -643,12 +743,43 @@ func keysOf(raw []byte) (keys []store.Key) {
 		if !plausible(k) {
 			break
 		}
-		keys = append(keys, cloned(k))
+		plane := h.plane
+		if n >= own {
+			plane = h.begin
+		}
+		keys = append(keys, PlaneKey{strings.Clone(plane), cloned(k)})
 		if d.bad {
 			break
 		}
 	}
-	return keys
+	return keys, planes, turn
+}
+
+// hints are the planes that the beginning of a commit names, and what to say of one that begins or ends with it.
+func (h *commitHeader) hints() (planes []string, turn string) {
+	for _, id := range [...]string{h.plane, h.begin, h.ends} {
+		if id != "" {
+			planes = append(planes, strings.Clone(id))
+		}
+	}
+	if plausibleID(h.begin) {
+		turn = fmt.Sprintf("; the plane %q seems to have begun with it", h.begin)
+	}
+	if plausibleID(h.ends) {
+		turn += fmt.Sprintf("; the plane %q seems to have ended with it", h.ends)
+	}
+	return planes, turn
+}
+
+// trust leaves out of a finding the planes of which nothing else tells, and keys of theirs: their IDs may be damaged.
+func (i *planesOf) trust(f *Finding) {
+	known := func(id string) bool {
+		_, begun := i.lineage[id]
+		_, unknown := i.unknown[id]
+		return begun || unknown || i.ended[id] || i.all[id] != nil
+	}
+	f.Planes = slices.DeleteFunc(f.Planes, func(id string) bool { return !known(id) })
+	f.Keys = slices.DeleteFunc(f.Keys, func(k PlaneKey) bool { return k.Plane != "" && !known(k.Plane) })
 }
 
 // maxHints bounds how many keys are looked for in a frame that does not read back.
@@ -659,6 +790,11 @@ func plausible(k store.Key) bool {
 	return strings.Count(k.Resource, "/") == 1 && k.Name != "" &&
 		!strings.ContainsFunc(k.Resource, func(r rune) bool { return !strings.ContainsRune(resourceLetters, r) }) &&
 		!strings.ContainsFunc(k.Name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"{}\\", r) })
+}
+
+// plausibleID says whether a string may be the ID of a plane.
+func plausibleID(id string) bool {
+	return id != "" && len(id) < 100 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 const resourceLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-/"

@@ -172,7 +172,7 @@ func TestInspectNamesObjects(t *testing.T) {
 			for _, f := range in.Findings {
 				for r := f.First; r > 0 && r <= f.Last; r++ {
 					lost++
-					if slices.Contains(f.Keys, m.changes[r].Key) {
+					if slices.Contains(f.Keys, filelog.PlaneKey{Key: m.changes[r].Key}) {
 						named++
 					}
 				}

@@ -382,7 +382,7 @@ func parseLayer(payload []byte) (*store.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range count {
+	for i := 0; i < count && !d.bad; i++ {
 		l.Collections = append(l.Collections, store.LayerCollection{Resource: d.string(), Changed: int64(d.uvarint())})
 	}
 	if d.bad || len(d.b) > 0 {
@@ -730,7 +730,7 @@ func parseHead(payload []byte) (revision int64, w store.Window, layers bool, err
 	if err != nil {
 		return 0, w, false, err
 	}
-	for range count {
+	for i := 0; i < count && !d.bad; i++ {
 		w.Marks = append(w.Marks, store.Mark{Revision: int64(d.uvarint()), Time: d.varint(),
 			Bytes: int64(d.uvarint())})
 	}

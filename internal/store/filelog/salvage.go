@@ -9,7 +9,8 @@ import (
 	"plinth/internal/store"
 )
 
-// Write makes a new directory of what was read: a checkpoint with the versions, and an empty segment after it. Its
+// Write makes a new directory of what was read: a checkpoint with the versions and planes, and an empty segment after
+// it. What planes have in common is written once, as before. Its
 // revision is the newest one that there was, so that no resourceVersion is given out twice; there is no history.
 // Versions that did not decrypt are written as they are, and the others are encrypted as o.Sealing says.
 //
@@ -42,6 +43,15 @@ func (in *Inspection) Write(dir string, o Options) (err error) {
 				}
 			}
 		}}
+	if len(in.Planes) > 0 {
+		c.Layers = func(yield func(*store.Layer, error) bool) {
+			for _, layer := range in.layers(revision) {
+				if !yield(layer, nil) {
+					return
+				}
+			}
+		}
+	}
 	if err := l.writeCheckpoint(c); err != nil {
 		return err
 	}

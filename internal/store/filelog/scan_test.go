@@ -113,7 +113,7 @@ func checkScanner(t *testing.T, b []byte) *scanner {
 		}
 		end = p.end
 		if p.broken {
-			keysOf(p.raw)
+			hintsOf(p.raw)
 		}
 		if !sound {
 			continue
@@ -214,14 +214,14 @@ func TestScannerGoesOn(t *testing.T) {
 // SPEC: RUN-11
 func TestKeysOfLostCommitsAreNamedOnce(t *testing.T) {
 	const lost = 3000
-	i := &inspector{Log: &Log{}, in: &Inspection{}, previous: map[int64]store.Key{}}
-	want := map[store.Key]bool{}
+	i := &inspector{Log: &Log{}, in: &Inspection{}, previous: map[int64]PlaneKey{}, planes: newPlanesOf()}
+	want := map[PlaneKey]bool{}
 	for n := range int64(lost) {
-		k := store.Key{Resource: "configmaps", Name: fmt.Sprintf("default/%d", n)}
+		k := PlaneKey{Key: store.Key{Resource: "configmaps", Name: fmt.Sprintf("default/%d", n)}}
 		want[k], i.previous[n+1] = true, k
 		i.find(Finding{First: 1, Last: lost})
 	}
-	i.previous[lost+1] = store.Key{Resource: "configmaps", Name: "default/another"}
+	i.previous[lost+1] = PlaneKey{Key: store.Key{Resource: "configmaps", Name: "default/another"}}
 	i.conclude()
 	named := 0
 	for _, f := range i.in.Findings {
