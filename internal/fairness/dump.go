@@ -22,6 +22,9 @@ type QueueDump struct {
 func (q *Queues) Dump() []QueueDump {
 	all := make([]QueueDump, len(q.all))
 	for i, one := range q.all {
+		if one == nil {
+			continue
+		}
 		all[i] = QueueDump{
 			Pending: one.waiting.n, Executing: one.executing.n, SeatsInUse: one.seats, NextR: one.nextR,
 			SeatsSum: one.waitingSeats, MaxSum: one.waitingMax, WorkSum: one.waitingWork,
@@ -107,6 +110,9 @@ func (f *Fairness) DumpRequests(to io.Writer, details bool) error {
 			}
 		}
 		for i, q := range l.queues.all {
+			if q == nil {
+				continue
+			}
 			list(i, &q.waiting, true)
 			list(i, &q.executing, false)
 		}

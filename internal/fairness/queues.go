@@ -191,7 +191,9 @@ type Queues struct {
 	limit   int      // of seats
 	portion *portion // of the seats of a process, which a request needs, too; nil: it needs none
 
-	all      []*queue // may be longer than shape.Queues until the others are empty
+	// all has the queues, by index; nil: one that has never had a ticket, as most of the hundreds in a plane that is used
+	// little. It may be longer than shape.Queues until the others are empty.
+	all      []*queue
 	backlogs []*queue // those in which tickets wait, in no order
 	unqueued tickets  // those that execute and did not pass through a queue
 
@@ -246,7 +248,7 @@ func NewQueues(now time.Time, shape Shape, limit int) *Queues {
 func (q *Queues) Configure(now time.Time, shape Shape, limit int) []*Ticket {
 	q.advance(now)
 	for i := len(q.all); i < shape.Queues; i++ {
-		q.all = append(q.all, &queue{index: i})
+		q.all = append(q.all, nil)
 	}
 	if shape.Queues <= 0 { // tickets may still wait: the other parameters remain
 		shape.HandSize, shape.Length = q.shape.HandSize, q.shape.Length
@@ -425,6 +427,9 @@ func (q *Queues) rewind() {
 	q.r -= epoch
 	q.rewound++
 	for _, one := range q.all {
+		if one == nil {
+			continue
+		}
 		if !one.active() { // its time may be old, and is set when a ticket arrives
 			one.nextR = 0
 			continue
@@ -444,14 +449,20 @@ func (q *Queues) choose(hash uint64) *queue {
 	deal(hash, q.shape.Queues, hand)
 	offset := q.enqueued % len(hand)
 	q.enqueued++
-	var best *queue
+	best, least := 0, SeatSeconds(0)
 	for i := range hand {
-		one := q.all[hand[(offset+i)%len(hand)]]
-		if best == nil || one.waitingWork < best.waitingWork {
-			best = one
+		at, waits := hand[(offset+i)%len(hand)], SeatSeconds(0)
+		if one := q.all[at]; one != nil {
+			waits = one.waitingWork
+		}
+		if i == 0 || waits < least {
+			best, least = at, waits
 		}
 	}
-	return best
+	if q.all[best] == nil {
+		q.all[best] = &queue{index: best}
+	}
+	return q.all[best]
 }
 
 func (q *Queues) enqueue(t *Ticket, to *queue) {
@@ -643,7 +654,9 @@ func (q *Queues) removeEmpty(one *queue) {
 	q.queuedSeats -= one.seats // of other requests in their final time
 	q.all = append(q.all[:one.index], q.all[one.index+1:]...)
 	for _, later := range q.all[one.index:] {
-		later.index--
+		if later != nil {
+			later.index--
+		}
 	}
 	if q.robin >= one.index {
 		q.robin--
@@ -654,6 +667,9 @@ func (q *Queues) removeEmpty(one *queue) {
 func (q *Queues) check() {
 	waits, seats, active := 0, 0, 0
 	for i, one := range q.all {
+		if one == nil {
+			continue
+		}
 		waits += one.waiting.n
 		seats += one.seats + one.waitingMax
 		if one.active() {
