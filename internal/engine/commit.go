@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"plinth/internal/apierr"
 	"plinth/internal/invariants"
@@ -176,7 +177,14 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 		// written. The verb must not begin again (draft.again).
 		d.tried = true
 		pre = append(pre, store.Precondition{Key: d.key(), Revision: d.revision()})
-		changes = append(changes, d.storeChange())
+		change := d.storeChange()
+		if begin := d.rq.Resource.Begin; begin != nil && d.live == nil {
+			var err error
+			if change.Begin, err = begin(ctx, d.next); err != nil {
+				return err
+			}
+		}
+		changes = append(changes, change)
 	}
 	if len(changes) == 0 {
 		return nil
@@ -193,6 +201,10 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 				return errOtherDefinition
 			}
 			return conflict
+		}
+		if over := (*store.BoundsError)(nil); errors.As(err, &over) || errors.Is(err, store.ErrReadOnly) {
+			first := t.drafts[0].rq
+			return apierr.NewForbidden(first.Resource.Type(), first.Name, strings.TrimPrefix(err.Error(), "store: "))
 		}
 		return refused(err)
 	}

@@ -131,6 +131,9 @@ type Writing struct {
 	// zero values: there is none.
 	Holder func(obj object.Value) (*Resource, store.Key)
 
+	// Begin returns the plane that begins with the commit which creates the object, for types whose objects stand for planes.
+	Begin func(ctx context.Context, created *store.Version) (*store.Begin, error)
+
 	// Resets are, by API version, the fields that a write to the main URL cannot change, and so does not own (SSA-14).
 	Resets map[string]merge.Set
 }

@@ -46,6 +46,8 @@ type Config struct {
 	Image      *store.Image
 	ImageAfter int64
 
+	// PlaneResources are the types whose objects stand for planes in the same log (store.Config).
+	PlaneResources []string
 	// FirstNodePort and LastNodePort are the range of node ports, whose claims are a bitmap in etcd.
 	FirstNodePort, LastNodePort int64
 	// Registry has the types of the objects, and Define those that are defined by objects.
@@ -143,7 +145,7 @@ func (e *Etcd) TLS(files *configfile.Files) (*tls.Config, error) {
 func (c *Config) store() store.Config {
 	return store.Config{
 		Describe: engine.Describe(c.Registry), HistoryBytes: c.HistoryBytes, Logger: c.Logger, Now: c.Now,
-		Charge: (&quota.Charges{}).Of, Rules: quota.Quotas,
+		Charge: (&quota.Charges{}).Of, Rules: quota.Quotas, PlaneResources: c.PlaneResources,
 	}
 }
 
@@ -193,6 +195,12 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 		return s, errors.Join(err, config.Log.Close())
 	}
 	return s, nil
+}
+
+// Plane is the storage of a plane whose objects are in the log of another storage, with the store of the plane. That one
+// is closed later.
+func (s *Storage) Plane(of *store.Store) *Storage {
+	return &Storage{Store: of, config: s.config}
 }
 
 // Close closes the store.

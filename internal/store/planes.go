@@ -336,8 +336,8 @@ func (w *sequencer) end(plane string) {
 // AsOf returns the changes that make of the plane, as it is at the revision seen, what it was at an earlier one, for
 // Begin. It returns ErrCompacted or ErrFuture as Snapshot does.
 func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, seen int64, err error) {
-	if revision == 0 {
-		return nil, 0, ErrFuture
+	if err := s.Reaches(revision); err != nil { // 0 would be the newest
+		return nil, 0, err
 	}
 	then, err := s.SnapshotContext(ctx, revision)
 	if err != nil {
@@ -356,4 +356,17 @@ func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, see
 		return true
 	})
 	return changes, now.revision, nil
+}
+
+// Reaches says whether the plane can be looked at as of a revision: nil, ErrCompacted or ErrFuture.
+func (s *State) Reaches(revision int64) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case revision > s.revision:
+		return ErrFuture
+	case revision < s.history.horizon:
+		return ErrCompacted
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/gotypes"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -50,6 +51,8 @@ type Config struct {
 	// is the answer to the create: 404 if there is no such plane, 410 if it does not reach so far back. It is called
 	// again if the commit loses a race, and for dry runs.
 	Origin func(name, resourceVersion string) (Origin, error)
+	// Begin returns how a plane begins whose object is created (engine.Resource.Begin).
+	Begin func(ctx context.Context, created *store.Version) (*store.Begin, error)
 	// Refresh brings the status of planes up to date before somebody reads them without a resourceVersion.
 	Refresh func(ctx context.Context)
 }
@@ -86,6 +89,7 @@ func Resource(c Config) *engine.Resource {
 	if c.Refresh != nil {
 		r.Refresh = func(ctx context.Context, _ string) { c.Refresh(ctx) }
 	}
+	r.Begin = c.Begin
 	r.Columns, r.Cells = columns, cells
 	return r
 }

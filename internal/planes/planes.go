@@ -1,0 +1,366 @@
+// Package planes has the planes of a process besides the first one: it finds the plane of a request, opens it when it is
+// used, and lets it go when it is not.
+//
+// A plane is an object of the first plane (package kind), and a part of its store (store.Begin). Both begin and end with
+// one commit, so this package keeps no list of planes that could be wrong: it looks the object up for each request.
+//
+//	a plane is served  ⇔  its object is in the store
+//
+// What is in the store of a plane is in memory all the time. All else (types, views, admission, controllers, the
+// handler) is a plane.Plane, which is made when somebody asks for the plane, and closed when nobody has for a while and
+// its controllers have nothing to do. So ten thousand planes cost what they have, and a few hundred that are in use what
+// servers cost.
+//
+// A new plane begins with what a server makes in an empty store. The template has that: a plane which the process brings
+// up to date at its start, and which nobody can reach.
+package planes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/plane"
+	"plinth/internal/planes/kind"
+	"plinth/internal/planes/route"
+	"plinth/internal/storage"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Config says how planes are made.
+type Config struct {
+	// First is the plane whose objects the planes are.
+	First *plane.Plane
+	// Domain has the host names of planes (route.Router).
+	Domain string
+	// Make returns what a plane is made of, except for its storage.
+	Make func(ctx context.Context, of Plane) (*plane.Config, error)
+	// Idle is how long a plane stays open that nobody uses. 0: DefaultIdle.
+	Idle   time.Duration
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// DefaultIdle is Config.Idle, if that is not set.
+const DefaultIdle = 10 * time.Second
+
+// Resources are the types of the first plane's store whose objects stand for planes.
+var Resources = []string{kind.Path, templates}
+
+// Plane is what is known of a plane before it is opened.
+type Plane struct {
+	Name, UID string
+	Created   time.Time
+	Spec      kind.Spec
+}
+
+// Planes are the planes of a process. Its methods may be called concurrently.
+type Planes struct {
+	config Config
+	router route.Router
+
+	// mu guards the following, and the fields of planes that say so.
+	mu     sync.Mutex
+	open   map[string]*opened // by UID
+	closed bool
+	// closing is cancelled by quit when the process closes. work counts what Close waits for.
+	closing context.Context
+	quit    context.CancelFunc
+	work    sync.WaitGroup
+}
+
+// opened is a plane that is open, or is being opened or closed.
+//
+//	users > 0  ⇒  plane is open, unless it has ended
+//	gone  ⇒  it is not in Planes.open: who finds the plane from then on makes another entry
+type opened struct {
+	Plane
+	version *store.Version // of the object by which it was configured; Planes.mu guards it
+
+	mu      sync.Mutex // held while the plane is opened, too
+	plane   *plane.Plane
+	users   int       // requests
+	last    time.Time // when the last one ended
+	gone    bool
+	drained chan struct{} // closed when no user is left; nil: nobody waits for that
+}
+
+// New begins to serve planes. It brings the template up to date. The caller calls Run and Close.
+func New(ctx context.Context, c Config) (*Planes, error) {
+	if c.Idle == 0 {
+		c.Idle = DefaultIdle
+	}
+	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{}}
+	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
+	if err := p.makeTemplate(ctx); err != nil {
+		return nil, fmt.Errorf("the objects with which planes begin: %w", err)
+	}
+	return p, nil
+}
+
+// ServeHTTP serves a request to whichever plane it is for.
+func (p *Planes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, inner, err := p.router.Route(r)
+	switch {
+	case err != nil:
+		p.refuse(w, r, err)
+	case name == "":
+		p.config.First.Handler().ServeHTTP(w, r)
+	case name == route.All:
+		p.refuse(w, r, apierr.NewNoSuchPath())
+	default:
+		p.serve(name, w, inner)
+	}
+}
+
+// refuse answers a request with an error.
+func (p *Planes) refuse(w http.ResponseWriter, _ *http.Request, err error) {
+	var e *apierr.Error
+	if !errors.As(err, &e) {
+		e = apierr.NewInternal(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(e.Code)
+	_, _ = w.Write(object.AppendObject(nil, e.Status()))
+}
+
+// serve serves a request to a plane. It holds the plane open until the handler returns, which for a watch or a
+// connection is when that ends.
+func (p *Planes) serve(name string, w http.ResponseWriter, r *http.Request) {
+	o, err := p.use(r.Context(), name)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	defer p.release(o)
+	o.plane.Handler().ServeHTTP(w, r)
+}
+
+// find returns the object of a plane; nil: there is none.
+func (p *Planes) find(name string) *store.Version {
+	v, _ := p.config.First.Store.Get(store.Key{Resource: kind.Path, Name: name})
+	return v
+}
+
+// describe reads what an object says of its plane.
+func describe(v *store.Version) (Plane, error) {
+	obj, err := engine.ObjectOf(v)
+	if err != nil {
+		return Plane{}, err
+	}
+	created, err := time.Parse(time.RFC3339, obj.At("metadata", "creationTimestamp").Str())
+	return Plane{Name: v.Key.Name, UID: v.Sidecar.UID, Created: created, Spec: kind.SpecOf(obj)}, err
+}
+
+// use returns a plane, open, until release.
+func (p *Planes) use(ctx context.Context, name string) (*opened, error) {
+	v := p.find(name)
+	if v == nil {
+		return nil, apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, name)
+	}
+	for {
+		o, err := p.known(v)
+		if err != nil {
+			return nil, err
+		}
+		if ok, err := p.enter(ctx, o); ok || err != nil {
+			return o, err
+		}
+	}
+}
+
+// known returns the entry of a plane, with what its object says now.
+func (p *Planes) known(v *store.Version) (*opened, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, apierr.NewUnavailable("the server is closing")
+	}
+	o := p.open[v.Sidecar.UID]
+	if o != nil && o.version.Revision >= v.Revision {
+		return o, nil
+	}
+	of, err := describe(v)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		o = &opened{}
+		p.open[of.UID] = o
+	}
+	o.Plane, o.version = of, v
+	return o, p.limit(of)
+}
+
+// limit sets the limits of a plane that its store judges.
+func (p *Planes) limit(of Plane) error {
+	s, err := p.config.First.Store.Plane(of.UID)
+	if errors.Is(err, store.ErrNoPlane) {
+		return apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, of.Name)
+	}
+	if err != nil {
+		return err
+	}
+	// A limit of 0 allows nothing, which for the store is the least that there can be.
+	bound := func(n int64) int64 {
+		switch {
+		case n == kind.Unlimited:
+			return 0
+		case n == 0:
+			return 1
+		}
+		return n
+	}
+	l := of.Spec.Limits
+	return s.SetBounds(store.Bounds{Objects: bound(l.Objects), Bytes: bound(l.Bytes), ReadOnly: of.Spec.ReadOnly})
+}
+
+// enter makes the caller a user of a plane, and opens it for the first one. It returns false if the entry is not that of
+// the plane any more.
+func (p *Planes) enter(ctx context.Context, o *opened) (ok bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return false, nil
+	}
+	if o.plane == nil {
+		if o.plane, err = p.openPlane(ctx, o.Plane); err != nil {
+			p.forget(o)
+			return false, err
+		}
+	}
+	o.users++
+	return true, nil
+}
+
+// openPlane makes a plane of what is in its store.
+func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, error) {
+	s, err := p.config.First.Store.Plane(of.UID)
+	if errors.Is(err, store.ErrNoPlane) {
+		return nil, apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, of.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The request that opens the plane does not end what is opened.
+	made, err := p.make(context.WithoutCancel(ctx), of, s)
+	if err != nil {
+		return nil, fmt.Errorf("the plane %s cannot be opened: %w", of.Name, err)
+	}
+	made.Run(nil)
+	return made, nil
+}
+
+// storage opens the store of a plane.
+func (p *Planes) storage(s *store.Store) func(context.Context, *engine.Registry, engine.Define) (*storage.Storage, error) {
+	return func(context.Context, *engine.Registry, engine.Define) (*storage.Storage, error) {
+		return p.config.First.Storage.Plane(s), nil
+	}
+}
+
+// make makes a plane over a store.
+func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Plane, error) {
+	config, err := p.config.Make(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	config.Storage = p.storage(s)
+	return plane.New(ctx, *config)
+}
+
+// release ends the use of a plane.
+func (p *Planes) release(o *opened) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = p.config.Now()
+	if o.users--; o.users == 0 && o.drained != nil {
+		close(o.drained)
+	}
+}
+
+// forget takes an entry out of the open planes. The caller holds the lock of the entry.
+func (p *Planes) forget(o *opened) {
+	o.gone = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[o.UID] == o {
+		delete(p.open, o.UID)
+	}
+}
+
+// Run closes planes that nobody uses, and follows the objects of planes, until Close.
+func (p *Planes) Run() {
+	p.work.Go(p.rest)
+	p.work.Go(p.follow)
+}
+
+// rest closes planes that nobody uses.
+func (p *Planes) rest() {
+	ticker := time.NewTicker(p.config.Idle / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.closing.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, o := range p.all() {
+			p.close(o, false)
+		}
+	}
+}
+
+// all are the open planes.
+func (p *Planes) all() []*opened {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*opened, 0, len(p.open))
+	for _, o := range p.open {
+		all = append(all, o)
+	}
+	return all
+}
+
+// close closes a plane if nobody has used it for a while and it has nothing to do; with end set it does so in any case,
+// makes its users go, and waits for them.
+func (p *Planes) close(o *opened, end bool) {
+	o.mu.Lock()
+	if o.gone || o.plane == nil || !end && (o.users > 0 || p.config.Now().Sub(o.last) < p.config.Idle || o.plane.Busy()) {
+		o.mu.Unlock()
+		return
+	}
+	p.forget(o)
+	if o.users > 0 {
+		o.drained = make(chan struct{})
+	}
+	o.mu.Unlock()
+	if o.drained != nil {
+		o.plane.Quit()
+		<-o.drained
+	}
+	s := o.plane.Store
+	if err := o.plane.Close(); err != nil {
+		p.config.Logger.Error("a plane was not closed well", "plane", o.Name, "error", err)
+	}
+	s.Rest(!end)
+}
+
+// Close closes all planes. No request may be under way that the end of its plane's watches does not end.
+func (p *Planes) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.quit()
+	p.work.Wait()
+	for _, o := range p.all() {
+		p.close(o, true)
+	}
+}

@@ -1,0 +1,166 @@
+package planes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/planes/kind"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// templates is the resource of the first plane's store whose only object stands for the template. It is no type of the
+// API.
+const (
+	templates = "plinth/templates"
+	template  = "template" // its name, and the ID of the plane
+)
+
+// makeTemplate makes the template if there is none, and brings it up to date: a later version of the program may have
+// other objects. Planes that have begun with an earlier one are brought up to date when they are opened.
+func (p *Planes) makeTemplate(ctx context.Context) error {
+	first := p.config.First.Store
+	k := store.Key{Resource: templates, Name: template}
+	if _, found := first.Get(k); !found {
+		if _, err := first.Commit(ctx, []store.Precondition{store.Absent(k)}, []store.Change{{Key: k, Data: []byte(`{}`),
+			Sidecar: &store.Sidecar{UID: template}, Begin: &store.Begin{Plane: template}}}); err != nil {
+			return err
+		}
+	}
+	s, err := first.Plane(template)
+	if err != nil {
+		return err
+	}
+	made, err := p.make(ctx, Plane{UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
+	if err != nil {
+		return err
+	}
+	made.Run(nil)
+	p.complete(made.Store, made.Busy)
+	err = made.Close()
+	s.Rest(err == nil)
+	return err
+}
+
+// complete waits until the controllers of the template have made what they make in every plane: until nothing has
+// changed for a moment. What is missing then, because the machine is slow, is made in each plane.
+func (p *Planes) complete(s *store.Store, busy func() bool) {
+	const moment, longest = 20 * time.Millisecond, time.Second
+	for since, at, revision := time.Now(), time.Now(), int64(0); time.Since(since) < longest; time.Sleep(moment / 10) {
+		if now := s.Revision(); now != revision || busy() {
+			revision, at = now, time.Now()
+		}
+		if time.Since(at) > moment {
+			return
+		}
+	}
+}
+
+// Origin is kind.Config.Origin.
+func (p *Planes) Origin(name, resourceVersion string) (kind.Origin, error) {
+	v := p.find(name)
+	if v == nil {
+		return kind.Origin{}, noPlane(name)
+	}
+	s, err := p.config.First.Store.Plane(v.Sidecar.UID)
+	if err != nil {
+		return kind.Origin{}, noPlane(name)
+	}
+	found := kind.Origin{UID: v.Sidecar.UID, Revision: s.Revision()}
+	if resourceVersion == "" {
+		return found, nil
+	}
+	if found.Revision, err = strconv.ParseInt(resourceVersion, 10, 64); err != nil {
+		return found, apierr.NewBadRequest(err.Error())
+	}
+	return found, asOf(s.Reaches(found.Revision))
+}
+
+func noPlane(name string) error {
+	return apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, name)
+}
+
+// asOf is the API error for a look at a revision.
+func asOf(err error) error {
+	switch {
+	case errors.Is(err, store.ErrCompacted):
+		return apierr.NewExpired("the plane to begin with does not reach back to that resourceVersion any more")
+	case errors.Is(err, store.ErrFuture):
+		return apierr.NewBadRequest("the plane to begin with has not reached that resourceVersion yet")
+	}
+	return err
+}
+
+// Begin is kind.Config.Begin: a plane begins with the template, or with the plane that its spec names, as it is now or
+// was. It is called again if the commit loses a race.
+func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begin, error) {
+	of, err := describe(created)
+	if err != nil {
+		return nil, apierr.NewInternal(err)
+	}
+	b := &store.Begin{Plane: of.UID, Origin: template}
+	from := of.Spec.From
+	if from == (kind.From{}) {
+		b.Changes, err = p.own(of.Created)
+		return b, err
+	}
+	origin, err := p.Origin(from.Name, from.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if b.Origin = origin.UID; from.ResourceVersion == "" {
+		return b, nil
+	}
+	s, err := p.config.First.Store.Plane(origin.UID)
+	if err != nil {
+		return nil, noPlane(from.Name)
+	}
+	b.Changes, b.Seen, err = s.AsOf(ctx, origin.Revision)
+	return b, asOf(err)
+}
+
+// own are the objects that a plane has for itself, in the place of those of the template: the system namespaces, whose
+// UIDs programs take for that of the cluster.
+func (p *Planes) own(created time.Time) (changes []store.Change, err error) {
+	s, err := p.config.First.Store.Plane(template)
+	if err != nil {
+		return nil, err
+	}
+	sn, err := s.Snapshot(0)
+	if err != nil {
+		return nil, err
+	}
+	now := object.StringOf(created.UTC().Format(time.RFC3339))
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		v, found := sn.Get(store.Key{Resource: "/namespaces", Name: name})
+		if !found {
+			continue // --runtime-config has turned them off
+		}
+		obj, err := engine.ObjectOf(v)
+		if err != nil {
+			return nil, err
+		}
+		meta := obj.At("metadata").With("uid", object.StringOf(uuid.NewString())).With("creationTimestamp", now)
+		if managers := meta.At("managedFields").Items(); len(managers) > 0 {
+			all := make([]object.Value, len(managers))
+			for i, m := range managers {
+				all[i] = m.With("time", now)
+			}
+			meta = meta.With("managedFields", object.ListOf(all...))
+		}
+		data, _ := object.AppendStored(nil, obj.With("metadata", meta))
+		sidecar := s.Describe(v.Key, data, time.Time{}, v.Sidecar.Form)
+		if sidecar.Unreadable != nil {
+			return nil, fmt.Errorf("the namespace %s of a new plane: %w", name, sidecar.Unreadable)
+		}
+		changes = append(changes, store.Change{Key: v.Key, Data: data, Sidecar: sidecar})
+	}
+	return changes, nil
+}
