@@ -82,6 +82,9 @@ func plinthFlags(c *settings) []row {
 		{"console-oidc-client-secret-file", assignments(&c.ConsoleSecrets), plinthOnly,
 			"ISSUER=FILE: a file with the secret of the console as a client of an OpenID Connect issuer that requires one; for " +
 				"each such issuer once; it is read when a user signs in", ""},
+		{"planes", boolean(&c.Planes), plinthOnly,
+			"serve control planes besides this one, as objects of the type Plane: each is a whole API of its own at " +
+				"/clusters/NAME", ""},
 		{"planes-domain", text(&c.PlanesDomain), plinthOnly,
 			"the domain in which planes have host names: with planes.example.com, the plane a is at a.planes.example.com, " +
 				"too; the server's own certificate is for these names", ""},

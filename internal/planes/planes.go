@@ -353,12 +353,24 @@ func (p *Planes) close(o *opened, end bool) {
 	s.Rest(!end)
 }
 
-// Close closes all planes. No request may be under way that the end of its plane's watches does not end.
-func (p *Planes) Close() {
+// Quit ends the watches of all planes, and what runs beside requests. Other requests may go on until Close.
+func (p *Planes) Quit() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.quit()
+	for _, o := range p.all() {
+		o.mu.Lock()
+		if o.plane != nil {
+			o.plane.Quit()
+		}
+		o.mu.Unlock()
+	}
+}
+
+// Close closes all planes. No request may be under way that the end of its plane's watches does not end.
+func (p *Planes) Close() {
+	p.Quit()
 	p.work.Wait()
 	for _, o := range p.all() {
 		p.close(o, true)

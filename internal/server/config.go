@@ -100,6 +100,8 @@ type Serving struct {
 	PermitAddressSharing bool     // SO_REUSEADDR
 	PermitPortSharing    bool     // SO_REUSEPORT
 	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
+	// Planes serves planes besides the first one (package planes), as objects of the type Plane.
+	Planes bool
 	// PlanesDomain has the host names of planes, NAME.PlanesDomain (package route). "": they have none.
 	PlanesDomain string
 }
@@ -257,6 +259,7 @@ func (c *Config) validate() error {
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)
 	}
+	c.validatePlanes(refuse)
 	c.validatePlanesDomain(refuse)
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		refuse("--tls-cert-file and --tls-private-key-file go together")

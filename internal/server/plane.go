@@ -18,6 +18,7 @@ import (
 	"plinth/internal/nodes"
 	"plinth/internal/peers"
 	"plinth/internal/plane"
+	"plinth/internal/planes"
 	"plinth/internal/storage"
 )
 
@@ -133,6 +134,9 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 		Identity:     peers.HostIdentity(),
 		HistoryBytes: c.WatchHistoryBytes, Log: c.Log, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort,
 		Registry: types, Define: define, Logger: c.Logger, Now: c.Now,
+	}
+	if c.Planes {
+		to.PlaneResources = planes.Resources
 	}
 	switch c.storageKind() {
 	case inEtcd:

@@ -24,11 +24,13 @@ import (
 	"plinth/internal/configfile"
 	"plinth/internal/console"
 	"plinth/internal/datadir"
+	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/metrics"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
 	"plinth/internal/plane"
+	"plinth/internal/planes"
 	"plinth/internal/product"
 	"plinth/internal/store"
 )
@@ -41,7 +43,10 @@ type Server struct {
 	config       Config
 	features     features.Set
 	started      time.Time
-	plane        *plane.Plane
+	plane        *plane.Plane       // the first one
+	shared       *plane.Config      // that of the first plane, of which all others are made
+	planes       *planes.Planes     // the others; nil without --planes
+	capacity     *fairness.Capacity // of all planes; nil without --planes
 	certificates *certificates
 	accountKeys  *accountKeys
 	files        *configfile.Files
@@ -157,8 +162,12 @@ func (s *Server) openPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.plane, err = plane.New(ctx, *config)
-	return err
+	s.withPlanes(config)
+	s.shared = config
+	if s.plane, err = plane.New(ctx, *config); err != nil {
+		return err
+	}
+	return s.openPlanes(ctx)
 }
 
 // openPeers makes what is known of this server among others.
@@ -185,6 +194,9 @@ func (s *Server) begin(ctx context.Context) error {
 	} else {
 		s.plane.Run(nil)
 	}
+	if s.planes != nil {
+		s.planes.Run()
+	}
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
 	}
@@ -205,7 +217,7 @@ func (s *Server) accept() {
 	c := &s.config
 	s.failed = make(chan error, 1)
 	s.http = &http.Server{
-		Handler:           s.plane.Handler(),
+		Handler:           s.handler(),
 		TLSConfig:         s.certificates.listener(),
 		ConnContext:       auth.Remember,
 		ReadHeaderTimeout: 32 * time.Second,
@@ -312,6 +324,9 @@ func (s *Server) Close() error {
 	if s.quit != nil {
 		s.quit()
 	}
+	if s.planes != nil {
+		s.planes.Quit()
+	}
 	if s.plane != nil {
 		s.plane.Quit()
 	}
@@ -326,6 +341,9 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
+	if s.planes != nil {
+		s.planes.Close()
+	}
 	if s.plane != nil {
 		errs = append(errs, s.plane.Close())
 	}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"plinth/internal/authz"
+	"plinth/internal/fairness"
+	"plinth/internal/plane"
+	"plinth/internal/planes"
+	"plinth/internal/planes/kind"
+	"plinth/internal/store"
+)
+
+// validatePlanes refuses settings with which there can be no planes besides the first one.
+func (c *Config) validatePlanes(refuse func(format string, args ...any)) {
+	switch {
+	case !c.Planes && c.PlanesDomain != "":
+		refuse("--planes-domain is for --planes, which is not set")
+	case c.Planes && len(c.Etcd.Servers) > 0:
+		refuse("--planes needs the embedded store, and --etcd-servers says that objects are in an etcd")
+	}
+}
+
+// withPlanes makes the type Plane a part of the first plane.
+func (s *Server) withPlanes(p *plane.Config) {
+	if !s.config.Planes {
+		return
+	}
+	base := strings.TrimSuffix(s.URL(), "/") + "/clusters/"
+	p.Planes = &kind.Config{
+		URL: func(name string) string { return base + name },
+		Origin: func(name, resourceVersion string) (kind.Origin, error) {
+			return s.planes.Origin(name, resourceVersion)
+		},
+		Begin: func(ctx context.Context, created *store.Version) (*store.Begin, error) {
+			return s.planes.Begin(ctx, created)
+		},
+	}
+	s.capacity = fairness.NewCapacity(fairness.CapacityConfig{
+		Seats: p.Limits.Reading + p.Limits.Writing, Places: p.Limits.Places})
+	p.Limits.Share = s.capacity.Share(fairness.ShareConfig{Exempts: true})
+	s.follow = append(s.follow, s.capacity.Run)
+}
+
+// openPlanes opens the planes besides the first one.
+func (s *Server) openPlanes(ctx context.Context) (err error) {
+	if !s.config.Planes {
+		return nil
+	}
+	s.planes, err = planes.New(ctx, planes.Config{
+		First: s.plane, Domain: s.config.PlanesDomain, Make: s.madeOf, Now: s.clock, Logger: s.config.Logger,
+	})
+	return err
+}
+
+// handler serves the requests that come in at the port.
+func (s *Server) handler() http.Handler {
+	if s.planes != nil {
+		return s.planes
+	}
+	return s.plane.Handler()
+}
+
+// madeOf returns what a plane is made of: what the process has, without what belongs to the first plane alone.
+func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, error) {
+	c := *s.shared
+	c.Logger = c.Logger.With("plane", of.Name)
+	var err error
+	if c.Authority, err = s.rolesOfPlane(); err != nil {
+		return nil, err
+	}
+	// The pages of the process are at the first plane, and so are its console and its planes.
+	c.Handlers, c.Console, c.Planes, c.Issuers, c.LaterTokens = nil, false, nil, nil, slices.Clone(c.LaterTokens)
+	c.Limits.Share = s.capacity.Share(fairness.ShareConfig{Weight: int(of.Spec.Weight),
+		Requests: max(0, int(of.Spec.Limits.Requests))})
+	c.Webhooks = nil
+	return &c, nil
+}
+
+// rolesOfPlane decides what users may do in a plane, by its roles alone: webhooks and policy files of the process do not
+// know of planes.
+func (s *Server) rolesOfPlane() (*authz.Authority, error) {
+	modes := []authz.Mode{authz.RBAC}
+	if slices.Contains(s.config.modes(), authz.Node) {
+		modes = []authz.Mode{authz.Node, authz.RBAC}
+	}
+	return authz.New(authz.FromModes(modes, nil), authz.Options{Logger: s.config.Logger, Features: s.features})
+}
