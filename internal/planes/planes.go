@@ -353,6 +353,31 @@ func (p *Planes) close(o *opened, end bool) {
 	s.Rest(!end)
 }
 
+// CloseAll closes the planes that nobody uses now.
+func (p *Planes) CloseAll() {
+	for _, o := range p.all() {
+		o.mu.Lock()
+		o.last = time.Time{}
+		o.mu.Unlock()
+		p.close(o, false)
+	}
+}
+
+// Figures are figures about planes.
+type Figures struct {
+	Planes int // besides the first one
+	Open   int
+}
+
+// Figures returns the figures.
+func (p *Planes) Figures() Figures {
+	sn, err := p.config.First.Store.Snapshot(0)
+	if err != nil {
+		return Figures{}
+	}
+	return Figures{Planes: sn.Count(kind.Path, ""), Open: len(p.all())}
+}
+
 // Quit ends the watches of all planes, and what runs beside requests. Other requests may go on until Close.
 func (p *Planes) Quit() {
 	p.mu.Lock()

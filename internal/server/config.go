@@ -101,7 +101,8 @@ type Serving struct {
 	PermitPortSharing    bool     // SO_REUSEPORT
 	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
 	// Planes serves planes besides the first one (package planes), as objects of the type Plane.
-	Planes bool
+	Planes    bool
+	planeIdle time.Duration // after which a plane is closed that nobody uses; 0: that of package planes
 	// PlanesDomain has the host names of planes, NAME.PlanesDomain (package route). "": they have none.
 	PlanesDomain string
 }

@@ -52,6 +52,7 @@ func (s *Server) openPlanes(ctx context.Context) (err error) {
 	}
 	s.planes, err = planes.New(ctx, planes.Config{
 		First: s.plane, Domain: s.config.PlanesDomain, Make: s.madeOf, Now: s.clock, Logger: s.config.Logger,
+		Idle: s.config.planeIdle,
 	})
 	return err
 }

@@ -23,7 +23,7 @@ func TestCertificateForPlanes(t *testing.T) {
 	dir := t.TempDir()
 	for _, domain := range []string{"", "planes.example", ""} {
 		c := quiet(dir)
-		c.PlanesDomain = domain
+		c.Planes, c.PlanesDomain = true, domain
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestCertificateThatIsNotForPlanes(t *testing.T) {
 	for name, told := range map[string]bool{"neither": true, "serving": false, "named": false, "no domain": false} {
 		var log bytes.Buffer
 		started(t, func(c *Config) {
-			c.Logger, c.PlanesDomain = slog.New(slog.NewTextHandler(&log, nil)), "planes.example"
+			c.Logger, c.Planes, c.PlanesDomain = slog.New(slog.NewTextHandler(&log, nil)), true, "planes.example"
 			c.TLSCertFile, c.TLSKeyFile = pair("a", "localhost")
 			switch name {
 			case "serving":
@@ -71,7 +71,7 @@ func TestCertificateThatIsNotForPlanes(t *testing.T) {
 				cert, key := pair("c", "*.planes.example")
 				c.TLSNamed = []string{cert + "," + key}
 			case "no domain":
-				c.PlanesDomain = ""
+				c.Planes, c.PlanesDomain = true, ""
 			}
 		}).Close()
 		if strings.Contains(log.String(), "names of planes") != told {
@@ -88,7 +88,7 @@ func TestPlanesDomains(t *testing.T) {
 		"a b": false, "planes.example:443": false, "ä.example": false, "-": false,
 		"svc": false, "default.svc": false, "example.org": false, "plane.example.org": true, "org": false} {
 		c := Defaults()
-		c.PlanesDomain, c.ExternalHostname = domain, "api.Example.org:6443"
+		c.Planes, c.PlanesDomain, c.ExternalHostname = true, domain, "api.Example.org:6443"
 		if err := c.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "--planes-domain") {
 			t.Errorf("%q: %v", domain, err)
 		}
@@ -96,7 +96,7 @@ func TestPlanesDomains(t *testing.T) {
 	name, err := os.Hostname()
 	if _, domain, ok := strings.Cut(name, "."); err == nil && ok {
 		c := Defaults()
-		if c.PlanesDomain = domain; c.validate() == nil {
+		if c.Planes, c.PlanesDomain = true, domain; c.validate() == nil {
 			t.Errorf("%q, with this machine in it, is accepted", domain)
 		}
 	}

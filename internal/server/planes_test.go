@@ -1,0 +1,304 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/object"
+)
+
+// planesServer is a server with planes, whose handler is called directly.
+type planesServer struct {
+	*Server
+	t testing.TB
+}
+
+func startPlanes(t testing.TB, change func(*Config)) *planesServer {
+	t.Helper()
+	c := quiet(t.TempDir())
+	c.Storage, c.Planes = "embedded", true
+	if change != nil {
+		change(&c)
+	}
+	s, err := Start(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &planesServer{s, t}
+}
+
+// do sends a request as an administrator of the process, to the path of a plane; "": of the first one.
+func (s *planesServer) do(plane, method, path, body string) (int, object.Value) {
+	s.t.Helper()
+	if plane != "" {
+		path = "/clusters/" + plane + path
+	}
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "127.0.0.1"
+	if body != "" {
+		r.Header.Set("Content-Type", "application/yaml")
+		if method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
+	}
+	r = r.WithContext(auth.As(r.Context(), &access.Identity{User: access.User{Name: "admin",
+		Groups: []string{access.Masters, "system:authenticated"}}}))
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, r)
+	text, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		return w.Code, object.StringOf(string(text))
+	}
+	return w.Code, parsed.Value
+}
+
+func (s *planesServer) want(code int, plane, method, path, body string) object.Value {
+	s.t.Helper()
+	got, answer := s.do(plane, method, path, body)
+	if got != code {
+		s.t.Fatalf("%q: %s %s: %d, want %d: %s", plane, method, path, got, code, object.AppendObject(nil, answer))
+	}
+	return answer
+}
+
+const planesPath = "/apis/plinth/v1alpha1/planes"
+
+func planeOf(name, spec string) string {
+	return fmt.Sprintf("{apiVersion: plinth/v1alpha1, kind: Plane, metadata: {name: %q}, spec: {%s}}", name, spec)
+}
+
+func (s *planesServer) create(name, spec string) object.Value {
+	s.t.Helper()
+	return s.want(http.StatusCreated, "", http.MethodPost, planesPath, planeOf(name, spec))
+}
+
+func mapOf(name, value string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %q}, data: {value: %q}}", name, value)
+}
+
+const planeMaps = "/api/v1/namespaces/default/configmaps"
+
+// open is how many planes are open.
+func (s *planesServer) open() int { return s.planes.Figures().Open }
+
+// restarted is the server after a restart in the same directory.
+func (s *planesServer) restarted() *planesServer {
+	s.t.Helper()
+	c := s.config
+	if err := s.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	c.Listener = nil
+	again, err := Start(context.Background(), c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { again.Close() })
+	return &planesServer{again, s.t}
+}
+
+// A plane is served when its create is answered, has objects of its own, and what a new server has; it is there after a
+// restart, and gone with its object.
+//
+// SPEC: BEY-9, BEY-12
+func TestPlanes(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.want(404, "a", http.MethodGet, "/api/v1/namespaces", "")
+	made := s.create("a", "")
+	if url := made.At("status", "url").Str(); !strings.HasSuffix(url, "/clusters/a") {
+		t.Errorf("the URL of the plane is %q", url)
+	}
+	s.create("b", "")
+	s.want(201, "a", http.MethodPost, planeMaps, mapOf("own", "1"))
+	s.want(404, "b", http.MethodGet, planeMaps+"/own", "")
+	s.want(404, "", http.MethodGet, planeMaps+"/own", "")
+	system := map[string]bool{}
+	for _, plane := range []string{"", "a", "b"} {
+		ns := s.want(200, plane, http.MethodGet, "/api/v1/namespaces/kube-system", "")
+		system[ns.At("metadata", "uid").Str()] = true
+		roles := s.want(200, plane, http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", "")
+		if plane != "" && len(roles.At("rules").Items()) < 10 { // those of the first one are made at this moment
+			t.Errorf("in plane %q the role admin has %d rules", plane, len(roles.At("rules").Items()))
+		}
+	}
+	if len(system) != 3 {
+		t.Errorf("three planes have %d kube-systems", len(system))
+	}
+	s = s.restarted()
+	if v := s.want(200, "a", http.MethodGet, planeMaps+"/own", ""); v.At("data", "value").Str() != "1" {
+		t.Errorf("after a restart there is %s", object.AppendObject(nil, v))
+	}
+	s.want(200, "", http.MethodDelete, planesPath+"/a", "")
+	s.want(404, "a", http.MethodGet, planeMaps+"/own", "")
+	s.create("a", "")
+	s.want(404, "a", http.MethodGet, planeMaps+"/own", "")
+	s = s.restarted()
+	s.want(404, "a", http.MethodGet, planeMaps+"/own", "")
+	s.want(200, "b", http.MethodGet, "/api/v1/namespaces/default", "")
+}
+
+// A plane begins with what another one has, or had.
+//
+// SPEC: BEY-10
+func TestPlaneFromAnother(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.create("origin", "")
+	s.want(201, "origin", http.MethodPost, planeMaps, mapOf("one", "1"))
+	at := s.want(200, "origin", http.MethodGet, planeMaps, "").At("metadata", "resourceVersion").Str()
+	s.want(200, "origin", http.MethodPut, planeMaps+"/one", mapOf("one", "2"))
+	s.want(201, "origin", http.MethodPost, planeMaps, mapOf("two", "2"))
+	s.create("now", "from: {name: origin}")
+	s.create("then", fmt.Sprintf("from: {name: origin, resourceVersion: %q}", at))
+	s.want(200, "origin", http.MethodPut, planeMaps+"/one", mapOf("one", "3"))
+	for range 2 {
+		for plane, want := range map[string]string{"origin": "3", "now": "2", "then": "1"} {
+			one := s.want(200, plane, http.MethodGet, planeMaps+"/one", "")
+			if got := one.At("data", "value").Str(); got != want {
+				t.Errorf("the plane %s has %q, want %q", plane, got, want)
+			}
+		}
+		s.want(200, "now", http.MethodGet, planeMaps+"/two", "")
+		s.want(404, "then", http.MethodGet, planeMaps+"/two", "")
+		s = s.restarted()
+	}
+	s.want(404, "", http.MethodPost, planesPath, planeOf("x", "from: {name: nobody}"))
+	s.want(410, "", http.MethodPost, planesPath, planeOf("x", `from: {name: origin, resourceVersion: "1"}`))
+	s.want(400, "", http.MethodPost, planesPath, planeOf("x", `from: {name: origin, resourceVersion: "999999"}`))
+	s.want(200, "", http.MethodDelete, planesPath+"/origin", "")
+	s.want(200, "now", http.MethodGet, planeMaps+"/two", "")
+	s = s.restarted()
+	s.want(200, "then", http.MethodGet, planeMaps+"/one", "")
+}
+
+// Limits of a plane hold, and can be changed.
+//
+// SPEC: BEY-10
+func TestPlaneLimits(t *testing.T) {
+	s := startPlanes(t, nil)
+	made := s.create("a", "")
+	uid := made.At("metadata", "uid").Str()
+	s.want(200, "a", http.MethodGet, planeMaps, "")
+	within(t, "the controllers of the plane have nothing to do", func() bool { return s.settled(uid) })
+	store, err := s.plane.Store.Plane(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := func(spec string) {
+		t.Helper()
+		s.want(200, "", http.MethodPatch, planesPath+"/a", `{"spec":{`+spec+`}}`)
+	}
+	limit(fmt.Sprintf(`"limits":{"objects":%d}`, store.Usage().Objects+1))
+	s.want(201, "a", http.MethodPost, planeMaps, mapOf("one", "1"))
+	refused := s.want(403, "a", http.MethodPost, planeMaps, mapOf("two", "1"))
+	if message := refused.At("message").Str(); !strings.Contains(message, "above its limit of") {
+		t.Errorf("the error is %q", message)
+	}
+	limit(`"limits":{"objects":null},"readOnly":true`)
+	s.want(403, "a", http.MethodDelete, planeMaps+"/one", "")
+	s.want(200, "a", http.MethodGet, planeMaps+"/one", "")
+	limit(`"readOnly":false`)
+	s.want(200, "a", http.MethodDelete, planeMaps+"/one", "")
+}
+
+// settled says whether nothing has happened in a plane for a moment.
+func (s *planesServer) settled(uid string) bool {
+	store, err := s.plane.Store.Plane(uid)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	before := store.Revision()
+	time.Sleep(50 * time.Millisecond)
+	return store.Revision() == before
+}
+
+// A plane with a time to live is deleted when it is over.
+//
+// SPEC: BEY-10
+func TestPlaneTimeToLive(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.create("short", "ttlSeconds: 1")
+	s.create("long", "ttlSeconds: 3600")
+	within(t, "the plane is deleted", func() bool {
+		code, _ := s.do("", http.MethodGet, planesPath+"/short", "")
+		return code == http.StatusNotFound
+	})
+	s.want(404, "short", http.MethodGet, planeMaps, "")
+	s.want(200, "long", http.MethodGet, planeMaps, "")
+}
+
+// A plane that nobody uses is let go: its goroutines end. The next request opens it again.
+//
+// SPEC: BEY-11
+func TestIdlePlanes(t *testing.T) {
+	s := startPlanes(t, func(c *Config) { c.planeIdle = 50 * time.Millisecond })
+	use := func(i int) {
+		name := fmt.Sprint("p", i)
+		s.create(name, "")
+		s.want(201, name, http.MethodPost, planeMaps, mapOf("own", name))
+	}
+	closed := func() {
+		t.Helper()
+		within(t, "all planes are closed", func() bool { return s.open() == 0 })
+	}
+	use(0)
+	closed() // by now those of the process run
+	before := runtime.NumGoroutine()
+	for i := range 19 {
+		use(i + 1)
+	}
+	closed()
+	within(t, "their goroutines have ended", func() bool { return runtime.NumGoroutine() <= before+2 })
+	for i := range 20 {
+		name := fmt.Sprint("p", i)
+		if v := s.want(200, name, http.MethodGet, planeMaps+"/own", ""); v.At("data", "value").Str() != name {
+			t.Errorf("%s has %s", name, object.AppendObject(nil, v))
+		}
+	}
+}
+
+func BenchmarkPlaneCreate(b *testing.B) {
+	s := startPlanes(b, func(c *Config) { c.planeIdle = time.Hour })
+	n := 0
+	for b.Loop() {
+		n++
+		s.create(fmt.Sprint("p", n), "")
+	}
+}
+
+// BenchmarkPlaneOpen is the first request to a plane that is not open.
+func BenchmarkPlaneOpen(b *testing.B) {
+	s := startPlanes(b, func(c *Config) { c.planeIdle = time.Hour })
+	s.create("a", "")
+	s.want(201, "a", http.MethodPost, planeMaps, mapOf("own", "1"))
+	for b.Loop() {
+		s.planes.CloseAll()
+		s.want(200, "a", http.MethodGet, planeMaps+"/own", "")
+	}
+}
+
+func BenchmarkPlaneGet(b *testing.B) {
+	s := startPlanes(b, func(c *Config) { c.planeIdle = time.Hour })
+	s.create("a", "")
+	for _, plane := range []string{"", "a"} {
+		b.Run("at="+plane, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.want(200, plane, http.MethodGet, "/api/v1/namespaces/default", "")
+			}
+		})
+	}
+}
