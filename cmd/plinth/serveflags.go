@@ -85,6 +85,9 @@ func plinthFlags(c *settings) []row {
 		{"planes", boolean(&c.Planes), plinthOnly,
 			"serve control planes besides this one, as objects of the type Plane: each is a whole API of its own at " +
 				"/clusters/NAME", ""},
+		{"planes-egress", list(&c.PlanesEgress), plinthOnly,
+			"addresses to which planes may connect although they are of this machine or of its network alone (loopback, " +
+				"link-local), as prefixes: 127.0.0.1/32; planes may connect to all others", ""},
 		{"planes-domain", text(&c.PlanesDomain), plinthOnly,
 			"the domain in which planes have host names: with planes.example.com, the plane a is at a.planes.example.com, " +
 				"too; the server's own certificate is for these names", ""},

@@ -47,6 +47,9 @@ type Config struct {
 	// with the same settings. Nil: these objects are made, and kept up.
 	Image *Image
 
+	// Begin says which objects are made when the plane begins, without an Image.
+	Begin Begin
+
 	Addresses addresses.Config // of Services
 	// NodePort is the node port of the Service kubernetes; 0: none.
 	NodePort int
@@ -100,6 +103,15 @@ type Config struct {
 	// requests. Nil functions are checks that succeed.
 	Certificate, Serving func(context.Context) error
 }
+
+// Begin says which of the objects that every plane has are made, or brought up to date, when a plane begins.
+type Begin int
+
+const (
+	BeginAll  Begin = iota // all
+	BeginSelf              // those that say how to reach the plane, and whom it trusts; the others are there
+	BeginNone              // none: they are there
+)
 
 // Accounts says how the tokens of service accounts are signed and verified.
 type Accounts struct {

@@ -153,7 +153,11 @@ func (p *Plane) makeObjects(ctx context.Context) error {
 		Logger: c.Logger, Now: p.clock, Fairness: c.Limits.Fairness, Ranges: c.Addresses.Ranges, NodePort: c.NodePort,
 		Self: c.Self}
 	p.Objects.Self.Peers = p.Storage.OnEtcd()
-	if c.Image != nil {
+	switch {
+	case c.Image != nil, c.Begin == BeginNone:
+		return nil
+	case c.Begin == BeginSelf:
+		p.writeSelf(ctx)
 		return nil
 	}
 	// It begins although some Services could not be repaired: it serves the others.

@@ -86,6 +86,7 @@ func (p *Planes) changed(v *store.Version, ends map[string]time.Time) {
 // end closes a plane that has ended. Its users are told so, and it is not waited for them here.
 func (p *Planes) end(uid string) {
 	p.mu.Lock()
+	delete(p.begun, uid)
 	o := p.open[uid]
 	p.mu.Unlock()
 	if o != nil {

@@ -31,7 +31,6 @@ import (
 	"plinth/internal/planes/route"
 	"plinth/internal/storage"
 	"plinth/internal/store"
-	"plinth/object"
 )
 
 // Config says how planes are made.
@@ -59,6 +58,7 @@ type Plane struct {
 	Name, UID string
 	Created   time.Time
 	Spec      kind.Spec
+	revision  int64 // with which it has begun
 }
 
 // Planes are the planes of a process. Its methods may be called concurrently.
@@ -70,6 +70,10 @@ type Planes struct {
 	mu     sync.Mutex
 	open   map[string]*opened // by UID
 	closed bool
+	// begun are the planes that this process has opened before, by UID: what every plane has is up to date in them.
+	begun map[string]bool
+	// current is the revision of the template since which a plane that begins with it has all that it should have.
+	current int64
 	// closing is cancelled by quit when the process closes. work counts what Close waits for.
 	closing context.Context
 	quit    context.CancelFunc
@@ -97,7 +101,8 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 	if c.Idle == 0 {
 		c.Idle = DefaultIdle
 	}
-	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{}}
+	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
+		begun: map[string]bool{}}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)
@@ -122,14 +127,11 @@ func (p *Planes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a request with an error.
 func (p *Planes) refuse(w http.ResponseWriter, _ *http.Request, err error) {
-	var e *apierr.Error
-	if !errors.As(err, &e) {
-		e = apierr.NewInternal(err)
+	if !errors.As(err, new(*apierr.Error)) {
+		p.config.Logger.Error("a request to a plane was not served", "error", err)
+		err = apierr.NewInternal(errors.New("the plane cannot be opened"))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(e.Code)
-	_, _ = w.Write(object.AppendObject(nil, e.Status()))
+	route.Refuse(w, err)
 }
 
 // serve serves a request to a plane. It holds the plane open until the handler returns, which for a watch or a
@@ -250,11 +252,15 @@ func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, error) 
 	if err != nil {
 		return nil, err
 	}
+	of.revision = s.Begun()
 	// The request that opens the plane does not end what is opened.
 	made, err := p.make(context.WithoutCancel(ctx), of, s)
 	if err != nil {
 		return nil, fmt.Errorf("the plane %s cannot be opened: %w", of.Name, err)
 	}
+	p.mu.Lock()
+	p.begun[of.UID] = true
+	p.mu.Unlock()
 	made.Run(nil)
 	return made, nil
 }
@@ -272,8 +278,22 @@ func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Pla
 	if err != nil {
 		return nil, err
 	}
-	config.Storage = p.storage(s)
+	config.Storage, config.Begin = p.storage(s), p.begins(of)
 	return plane.New(ctx, *config)
+}
+
+// begins says what is to be made in a plane that is opened: nothing if this process has done so before, and little if it
+// has begun with the template as it is.
+func (p *Planes) begins(of Plane) plane.Begin {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.begun[of.UID]:
+		return plane.BeginNone
+	case of.Spec.From == (kind.From{}) && p.current > 0 && of.revision > p.current:
+		return plane.BeginSelf
+	}
+	return plane.BeginAll
 }
 
 // release ends the use of a plane.

@@ -38,7 +38,7 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made, err := p.make(ctx, Plane{UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
+	made, err := p.make(ctx, Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
 	if err != nil {
 		return err
 	}
@@ -46,6 +46,7 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	p.complete(made.Store, made.Busy)
 	err = made.Close()
 	s.Rest(err == nil)
+	p.current = first.Revision()
 	return err
 }
 

@@ -101,8 +101,11 @@ type Serving struct {
 	PermitPortSharing    bool     // SO_REUSEPORT
 	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
 	// Planes serves planes besides the first one (package planes), as objects of the type Plane.
-	Planes    bool
-	planeIdle time.Duration // after which a plane is closed that nobody uses; 0: that of package planes
+	Planes bool
+	// PlanesEgress are addresses, as prefixes, that are refused to planes otherwise (package egress), and to which they
+	// may connect.
+	PlanesEgress []string
+	planeIdle    time.Duration // after which a plane is closed that nobody uses; 0: that of package planes
 	// PlanesDomain has the host names of planes, NAME.PlanesDomain (package route). "": they have none.
 	PlanesDomain string
 }

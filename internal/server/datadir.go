@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/datadir"
 	"plinth/internal/kubeconfig"
+	"plinth/internal/planes/credentials"
 )
 
 // parts are what this server makes in its data directory when it is not there.
@@ -27,6 +28,9 @@ func (c *Config) parts() []datadir.Part {
 	if s := &c.ServiceAccounts; s.SigningKeyFile == "" && s.SigningEndpoint == "" &&
 		len(s.KeyFiles) == 0 {
 		all = append(all, datadir.Part{File: "pki/sa.key", What: "the key of service accounts"})
+	}
+	if c.Planes {
+		all = append(all, datadir.Part{File: "pki/" + credentials.File, What: "the secret of which the keys of planes are made"})
 	}
 	if c.storageKind() == embedded && c.Log == nil {
 		all = append(all, datadir.Part{File: storeFile, What: "all objects"})

@@ -2,14 +2,17 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
-	"strings"
 
 	"plinth/internal/authz"
+	"plinth/internal/egress"
 	"plinth/internal/fairness"
 	"plinth/internal/plane"
 	"plinth/internal/planes"
+	"plinth/internal/planes/credentials"
 	"plinth/internal/planes/kind"
 	"plinth/internal/store"
 )
@@ -22,6 +25,21 @@ func (c *Config) validatePlanes(refuse func(format string, args ...any)) {
 	case c.Planes && len(c.Etcd.Servers) > 0:
 		refuse("--planes needs the embedded store, and --etcd-servers says that objects are in an etcd")
 	}
+	_, err := c.planesEgress()
+	if err != nil {
+		refuse("--planes-egress: %w", err)
+	}
+}
+
+func (c *Config) planesEgress() (all []netip.Prefix, err error) {
+	for _, text := range c.PlanesEgress {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
 }
 
 // withPlanes makes the type Plane a part of the first plane.
@@ -29,9 +47,8 @@ func (s *Server) withPlanes(p *plane.Config) {
 	if !s.config.Planes {
 		return
 	}
-	base := strings.TrimSuffix(s.URL(), "/") + "/clusters/"
 	p.Planes = &kind.Config{
-		URL: func(name string) string { return base + name },
+		URL: s.planeURL,
 		Origin: func(name, resourceVersion string) (kind.Origin, error) {
 			return s.planes.Origin(name, resourceVersion)
 		},
@@ -50,10 +67,43 @@ func (s *Server) openPlanes(ctx context.Context) (err error) {
 	if !s.config.Planes {
 		return nil
 	}
+	if err := s.openCredentials(); err != nil {
+		return err
+	}
 	s.planes, err = planes.New(ctx, planes.Config{
 		First: s.plane, Domain: s.config.PlanesDomain, Make: s.madeOf, Now: s.clock, Logger: s.config.Logger,
 		Idle: s.config.planeIdle,
 	})
+	return err
+}
+
+// planeURL is where the API of a plane is.
+func (s *Server) planeURL(name string) string { return s.externalURL() + "/clusters/" + name }
+
+// openCredentials opens what planes issue and believe, and to which addresses they may connect.
+func (s *Server) openCredentials() (err error) {
+	dir := ""
+	if s.config.DataDir != "" {
+		dir = s.config.inDataDir("pki")
+	}
+	s.credentials, err = credentials.Open(dir, credentials.Process{
+		Authentication: s.shared.Authentication, LaterTokens: s.shared.LaterTokens,
+		Signer: s.certificates.pki.Certificate, Administrator: administrator, First: s.shared.Authority,
+	})
+	if err != nil {
+		return err
+	}
+	subjects, err := s.credentials.Subjects()
+	if err != nil {
+		return err
+	}
+	s.certificates.change(func() { s.certificates.planes = subjects })
+	var own []netip.AddrPort
+	if address, ok := s.address(); ok {
+		own = append(own, address.AddrPort())
+	}
+	allowed, err := s.config.planesEgress()
+	s.egress = egress.Restrict(own, allowed...)
 	return err
 }
 
@@ -73,8 +123,18 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 	if c.Authority, err = s.rolesOfPlane(); err != nil {
 		return nil, err
 	}
+	if err := s.credentials.Of(of.UID, of.Name, of.Created, s.planeURL(of.Name)).Configure(&c); err != nil {
+		return nil, err
+	}
 	// The pages of the process are at the first plane, and so are its console and its planes.
-	c.Handlers, c.Console, c.Planes, c.Issuers, c.LaterTokens = nil, false, nil, nil, slices.Clone(c.LaterTokens)
+	c.Handlers, c.Console, c.Planes, c.Issuers = nil, false, nil, nil
+	// What the process is configured to send to others is not for those that a plane names.
+	c.Aggregation.Dial, c.Nodes.Dial = nil, nil
+	c.Admission.Configurations = maps.Clone(c.Admission.Configurations)
+	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+		delete(c.Admission.Configurations, plugin) // with credentials for hosts
+	}
+	c.EndpointsOnly, c.Egress = true, s.egress
 	c.Limits.Share = s.capacity.Share(fairness.ShareConfig{Weight: int(of.Spec.Weight),
 		Requests: max(0, int(of.Spec.Limits.Requests))})
 	c.Webhooks = nil

@@ -24,6 +24,7 @@ import (
 	"plinth/internal/configfile"
 	"plinth/internal/console"
 	"plinth/internal/datadir"
+	"plinth/internal/egress"
 	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/metrics"
@@ -31,6 +32,7 @@ import (
 	"plinth/internal/pki"
 	"plinth/internal/plane"
 	"plinth/internal/planes"
+	"plinth/internal/planes/credentials"
 	"plinth/internal/product"
 	"plinth/internal/store"
 )
@@ -43,10 +45,12 @@ type Server struct {
 	config       Config
 	features     features.Set
 	started      time.Time
-	plane        *plane.Plane       // the first one
-	shared       *plane.Config      // that of the first plane, of which all others are made
-	planes       *planes.Planes     // the others; nil without --planes
-	capacity     *fairness.Capacity // of all planes; nil without --planes
+	plane        *plane.Plane             // the first one
+	shared       *plane.Config            // that of the first plane, of which all others are made
+	planes       *planes.Planes           // the others; nil without --planes
+	credentials  *credentials.Credentials // of the others
+	egress       egress.Policy            // of the others
+	capacity     *fairness.Capacity       // of all planes; nil without --planes
 	certificates *certificates
 	accountKeys  *accountKeys
 	files        *configfile.Files

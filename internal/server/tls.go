@@ -54,6 +54,7 @@ type certificates struct {
 	named     []namedPair
 	// The authorities of clients and of proxies, as PEM; proxies are nil without any.
 	clientPEM, proxyPEM []byte
+	planes              []*x509.Certificate // with the subjects of the authorities of planes
 }
 
 // openCertificates opens the server's own authority, collects those of clients, and makes the certificates of the
@@ -102,6 +103,9 @@ func (k *certificates) publish() {
 	next.ClientCAs = x509.NewCertPool() // those of proxies, too, but of these only a proxy is accepted
 	next.ClientCAs.AppendCertsFromPEM(k.clientPEM)
 	next.ClientCAs.AppendCertsFromPEM(k.proxyPEM)
+	for _, c := range k.planes {
+		next.ClientCAs.AddCert(c)
+	}
 	if len(k.named) == 0 {
 		next.Certificates = []tls.Certificate{*k.serving}
 	} else { // with Certificates, GetCertificate is not called for clients that send no name

@@ -93,6 +93,9 @@ func (s *Store) Planes() iter.Seq[string] {
 // ID is that of the store's plane; "" for the first one.
 func (s *State) ID() string { return s.plane }
 
+// Begun is the revision with which the plane has begun; 0 for the first one.
+func (s *State) Begun() int64 { return s.begun }
+
 // SetBounds limits the plane from now on.
 func (s *Store) SetBounds(b Bounds) error {
 	w, err := s.writerOf()
