@@ -25,8 +25,8 @@ type Resource struct {
 	Reading
 	Answering
 
-	// Schema compiles the type on first use. For a built-in type it always returns the same pointer; a custom one may be
-	// freed and compiled again. Model is its OpenAPI name, for callers that need no schema.
+	// Schema compiles the type on first use. For a built-in type it always returns the same pointer; a custom one may
+	// be freed and compiled again. Model is its OpenAPI name, for callers that need no schema.
 	Schema func() *schema.Type
 	Model  string
 
@@ -50,8 +50,8 @@ type Naming struct {
 	Categories     []string // "all"
 	Namespaced     bool
 	Verbs          []string // in the order of discovery documents
-	// DiscoveryVerbs are the verbs that discovery lists, if they are not all of Verbs: the types of a definition that is
-	// being deleted still serve writes, but discovery does not list these. Nil: Verbs.
+	// DiscoveryVerbs are the verbs that discovery lists, if they are not all of Verbs: the types of a definition that
+	// is being deleted still serve writes, but discovery does not list these. Nil: Verbs.
 	DiscoveryVerbs []string
 	// Unlisted says that discovery and OpenAPI do not show the type although it is served: its definition is not
 	// established.
@@ -85,8 +85,8 @@ type Writing struct {
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
-	// ValidateName returns the errors of a name; with prefix set it is a generateName prefix. NameOf, if the valid names
-	// depend on the rest of the object, returns the ValidateName for one object.
+	// ValidateName returns the errors of a name; with prefix set it is a generateName prefix. NameOf, if the valid
+	// names depend on the rest of the object, returns the ValidateName for one object.
 	ValidateName func(name string, prefix bool) []string
 	NameOf       func(obj object.Value) func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
@@ -99,9 +99,9 @@ type Writing struct {
 	// rights that the user does not have. old is null for a new object. It is not called for requests of the server
 	// itself.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Validate and ValidateUpdate return the errors of the reference's validation (VAL-1), except those of metadata, which
-	// the engine checks itself for every kind. ValidateUpdate includes the errors of Validate for the new object. If ctx
-	// ends meanwhile, both may return early with any result.
+	// Validate and ValidateUpdate return the errors of the reference's validation (VAL-1), except those of metadata,
+	// which the engine checks itself for every kind. ValidateUpdate includes the errors of Validate for the new object.
+	// If ctx ends meanwhile, both may return early with any result.
 	Validate       func(ctx context.Context, obj object.Value) field.ErrorList
 	ValidateUpdate func(ctx context.Context, obj, old object.Value) field.ErrorList
 	// Rules evaluates the validation rules in the definition of a custom type, on a new object or on the one that is to
@@ -117,21 +117,23 @@ type Writing struct {
 	// generation.
 	Generation func(obj object.Value) object.Value
 
-	// ServerStatus returns the server's own part of the status of an object that a commit is about to store in the place
-	// of old (null: there is no old object), or to remove if obj is null, and that of other objects. Except for reading
-	// other objects, for which it names a guard, it is a pure function.
+	// ServerStatus returns the server's own part of the status of an object that a commit is about to store in the
+	// place of old (null: there is no old object), or to remove if obj is null, and that of other objects. Except for
+	// reading other objects, for which it names a guard, it is a pure function.
 	ServerStatus func(obj, old object.Value, now time.Time) ServerStatus
 
-	// Allocate gives an object the values that no other object of its type may have, or returns why it cannot have them.
-	// It runs before PrepareCreate and PrepareUpdate, as in the reference. Claims are the values of that sort that an
-	// object has in the end: the commit that stores or removes the object takes and gives back the difference (claim.go).
+	// Allocate gives an object the values that no other object of its type may have, or returns why it cannot have
+	// them. It runs before PrepareCreate and PrepareUpdate, as in the reference. Claims are the values of that sort
+	// that an object has in the end: the commit that stores or removes the object takes and gives back the difference
+	// (claim.go).
 	Allocate func(a *Allocation) (object.Value, error)
 	Claims   func(obj object.Value) []Claim
-	// Holder is for types whose objects are companions: it returns the object whose claim such an object represents; the
-	// zero values: there is none.
+	// Holder is for types whose objects are companions: it returns the object whose claim such an object represents;
+	// the zero values: there is none.
 	Holder func(obj object.Value) (*Resource, store.Key)
 
-	// Begin returns the plane that begins with the commit which creates the object, for types whose objects stand for planes.
+	// Begin returns the plane that begins with the commit which creates the object, for types whose objects stand for
+	// planes.
 	Begin func(ctx context.Context, created *store.Version) (*store.Begin, error)
 
 	// Resets are, by API version, the fields that a write to the main URL cannot change, and so does not own (SSA-14).
@@ -168,12 +170,12 @@ type Reading struct {
 	OldFields map[string]string
 	// UnknownField returns the error text for a field that is not selectable; nil: the text of most types.
 	UnknownField func(name string) string
-	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool, Age
-	// or nil. Nil: Name and Created At. Cells depends on the object alone, so its result can be kept.
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool,
+	// Age or nil. Nil: Name and Created At. Cells depends on the object alone, so its result can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
-	// IsDefault says whether a list's Table marks candidate, rather than current, as the default object. current is null
-	// for the first object. Nil: the Table marks none.
+	// IsDefault says whether a list's Table marks candidate, rather than current, as the default object. current is
+	// null for the first object. Nil: the Table marks none.
 	IsDefault func(candidate, current object.Value) bool
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
@@ -190,8 +192,8 @@ type Reading struct {
 
 // Answering is the behaviour of a virtual type (URI-1): no object of it is stored.
 type Answering struct {
-	// Through names the type and the subresource that a create of this virtual type means: a create of bindings means the
-	// binding of Pods.
+	// Through names the type and the subresource that a create of this virtual type means: a create of bindings means
+	// the binding of Pods.
 	Through func() (target apierr.Type, subresource string)
 	// Answer makes the response to a create of a virtual type. Nothing is stored.
 	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
@@ -222,18 +224,19 @@ type Subresource struct {
 	Write func(old, body object.Value) (object.Value, error)
 	// ValidateBody refuses the body of a POST, before the object is read.
 	ValidateBody func(body object.Value) error
-	// Permit returns errors for content of obj that the user of a request may not write although the verb is allowed; nil
-	// permits everything. They are errors of validation, as in the reference. It is not called for requests of the server.
+	// Permit returns errors for content of obj that the user of a request may not write although the verb is allowed;
+	// nil permits everything. They are errors of validation, as in the reference. It is not called for requests of the
+	// server.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) field.ErrorList
-	// Validate returns the errors of a write: body is the decoded body, obj the object that it makes of old. ctx is as for
-	// Resource.Validate.
+	// Validate returns the errors of a write: body is the decoded body, obj the object that it makes of old. ctx is as
+	// for Resource.Validate.
 	Validate func(ctx context.Context, body, obj, old object.Value) field.ErrorList
 	// Warn returns the warnings for the writer of obj.
 	Warn func(obj, old object.Value) []string
 	// Committed is told of each change of old into obj that was committed; nil disables it.
 	Committed func(obj, old object.Value)
-	// Tables says that the body is shown as a Table to clients that request one (MED-6); Columns and Cells are those of a
-	// body that is not the object, as a Resource's.
+	// Tables says that the body is shown as a Table to clients that request one (MED-6); Columns and Cells are those of
+	// a body that is not the object, as a Resource's.
 	Tables  bool
 	Columns []Column
 	Cells   func(obj object.Value) []any
@@ -243,8 +246,8 @@ type Subresource struct {
 	Resets map[string]merge.Set
 	// Replicas translates ownership between the object and its Scale, if the body is a Scale; nil otherwise.
 	Replicas merge.Replicas
-	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object as it is
-	// stored.
+	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object as it
+	// is stored.
 	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value,
 		warnings []string, err error)
 	// Eviction makes a POST delete the object, unless budgets forbid it, instead of writing it; nil for all other

@@ -1,18 +1,19 @@
-// Package planes has the planes of a process besides the first one: it finds the plane of a request, opens it when it is
-// used, and lets it go when it is not.
+// Package planes has the planes of a process besides the first one: it finds the plane of a request, opens it when it
+// is used, and lets it go when it is not.
 //
-// A plane is an object of the first plane (package kind), and a part of its store (store.Begin). Both begin and end with
-// one commit, so this package keeps no list of planes that could be wrong: it looks the object up for each request.
+// A plane is an object of the first plane (package kind), and a part of its store (store.Begin). Both begin and end
+// with one commit, so this package keeps no list of planes that could be wrong: it looks the object up for each
+// request.
 //
 //	a plane is served  ⇔  its object is in the store
 //
 // What is in the store of a plane is in memory all the time. All else (types, views, admission, controllers, the
 // handler) is a plane.Plane, which is made when somebody asks for the plane, and closed when nobody has for a while and
-// its controllers have nothing to do. So ten thousand planes cost what they have, and a few hundred that are in use what
-// servers cost.
+// its controllers have nothing to do. So ten thousand planes cost what they have, and a few hundred that are in use
+// what servers cost.
 //
-// A new plane begins with what a server makes in an empty store. The template has that: a plane which the process brings
-// up to date at its start, and which nobody can reach.
+// A new plane begins with what a server makes in an empty store. The template has that: a plane which the process
+// brings up to date at its start, and which nobody can reach.
 package planes
 
 import (
@@ -225,8 +226,8 @@ func (p *Planes) limit(of Plane) error {
 	return s.SetBounds(store.Bounds{Objects: bound(l.Objects), Bytes: bound(l.Bytes), ReadOnly: of.Spec.ReadOnly})
 }
 
-// enter makes the caller a user of a plane, and opens it for the first one. It returns false if the entry is not that of
-// the plane any more.
+// enter makes the caller a user of a plane, and opens it for the first one. It returns false if the entry is not that
+// of the plane any more.
 func (p *Planes) enter(ctx context.Context, o *opened) (ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -266,7 +267,8 @@ func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, error) 
 }
 
 // storage opens the store of a plane.
-func (p *Planes) storage(s *store.Store) func(context.Context, *engine.Registry, engine.Define) (*storage.Storage, error) {
+func (p *Planes) storage(s *store.Store) func(context.Context, *engine.Registry, engine.Define) (*storage.Storage,
+	error) {
 	return func(context.Context, *engine.Registry, engine.Define) (*storage.Storage, error) {
 		return p.config.First.Storage.Plane(s), nil
 	}
@@ -282,8 +284,8 @@ func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Pla
 	return plane.New(ctx, *config)
 }
 
-// begins says what is to be made in a plane that is opened: nothing if this process has done so before, and little if it
-// has begun with the template as it is.
+// begins says what is to be made in a plane that is opened: nothing if this process has done so before, and little if
+// it has begun with the template as it is.
 func (p *Planes) begins(of Plane) plane.Begin {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,7 +30,7 @@ func (c *Config) parts() []datadir.Part {
 		all = append(all, datadir.Part{File: "pki/sa.key", What: "the key of service accounts"})
 	}
 	if c.Planes {
-		all = append(all, datadir.Part{File: "pki/" + credentials.File, What: "the secret of which the keys of planes are made"})
+		all = append(all, datadir.Part{File: "pki/" + credentials.File, What: "the secret behind the keys of planes"})
 	}
 	if c.storageKind() == embedded && c.Log == nil {
 		all = append(all, datadir.Part{File: storeFile, What: "all objects"})

@@ -135,14 +135,17 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 		delete(c.Admission.Configurations, plugin) // with credentials for hosts
 	}
 	c.EndpointsOnly, c.Egress = true, s.egress
+	if of.Spec.From != (kind.From{}) {
+		c.Accounts.BootstrapAfter = of.Created // those that were copied are of the other plane
+	}
 	c.Limits.Share = s.capacity.Share(fairness.ShareConfig{Weight: int(of.Spec.Weight),
 		Requests: max(0, int(of.Spec.Limits.Requests))})
 	c.Webhooks = nil
 	return &c, nil
 }
 
-// rolesOfPlane decides what users may do in a plane, by its roles alone: webhooks and policy files of the process do not
-// know of planes.
+// rolesOfPlane decides what users may do in a plane, by its roles alone: webhooks and policy files of the process do
+// not know of planes.
 func (s *Server) rolesOfPlane() (*authz.Authority, error) {
 	modes := []authz.Mode{authz.RBAC}
 	if slices.Contains(s.config.modes(), authz.Node) {

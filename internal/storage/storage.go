@@ -197,8 +197,8 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 	return s, nil
 }
 
-// Plane is the storage of a plane whose objects are in the log of another storage, with the store of the plane. That one
-// is closed later.
+// Plane is the storage of a plane whose objects are in the log of another storage, with the store of the plane. That
+// one is closed later.
 func (s *Storage) Plane(of *store.Store) *Storage {
 	return &Storage{Store: of, config: s.config}
 }
