@@ -243,8 +243,8 @@ func (w *writer) turns(c *Commit, changes []Change, begins *beginning) error {
 		case begins.Origin == "":
 		case from == nil || from.ending:
 			return ErrNoPlane
-		case begins.Seen != 0 && begins.Seen < from.state.history.all.floor:
-			// What has changed since is not in memory any more: the caller has to look again.
+		case begins.Seen != 0 && (begins.Seen < from.state.history.all.floor || from.sealedSince(begins.Seen)):
+			// What has changed since is not in memory any more, or cannot be undone here: the caller has to look again.
 			return &ConflictError{Want: begins.Seen, Have: from.state.revision}
 		}
 		c.Begins = &Beginning{Plane: begins.Plane, Origin: begins.Origin, Seals: begins.seals}
@@ -287,6 +287,25 @@ func (w *writer) putBeginning(c *Beginning, b *beginning) {
 			c.Seals = append(c.Seals, nil)
 		}
 	}
+}
+
+// sealedSince says whether a version that was replaced since a revision is to be encrypted, or is and did not
+// decrypt. To write it again needs its Seal, which may take the call of another process. The caller holds seq.
+func (w *writer) sealedSince(revision int64) bool {
+	for _, r := range w.since(revision) {
+		if r.Old == nil {
+			continue
+		}
+		if r.Old.Sidecar.Undecrypted {
+			return true
+		}
+		if w.config.Sealing != nil {
+			if by, known := w.config.Sealing.Current(r.Key.Resource); by != 0 || !known {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // since returns the changes of a plane after a revision, those included that are pending.
@@ -337,7 +356,8 @@ func (w *sequencer) end(plane string) {
 }
 
 // AsOf returns the changes that make of the plane, as it is at the revision seen, what it was at an earlier one, for
-// Begin. It returns ErrCompacted or ErrFuture as Snapshot does.
+// Begin. It returns ErrCompacted or ErrFuture as Snapshot does, and an error for a version that does not decrypt: its
+// bytes are not those of the object.
 func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, seen int64, err error) {
 	if err := s.Reaches(revision); err != nil { // 0 would be the newest
 		return nil, 0, err
@@ -352,12 +372,21 @@ func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, see
 	}
 	difference(now.collections, then.collections, func(k Key, _, v *Version) bool {
 		ch := Change{Key: k}
+		if v != nil && v.Sidecar.Undecrypted {
+			err = fmt.Errorf("store: %s as of revision %d: %w", k, revision, v.Sidecar.Unreadable)
+			return false
+		}
 		if v != nil {
-			ch.Data, ch.Sidecar = v.Data(), v.Sidecar
+			sidecar := *v.Sidecar // that of v is shared, and the commit sets with which key the version is encrypted
+			sidecar.SealedBy = 0
+			ch.Data, ch.Sidecar = v.Data(), &sidecar
 		}
 		changes = append(changes, ch)
 		return true
 	})
+	if err != nil {
+		return nil, 0, err
+	}
 	return changes, now.revision, nil
 }
 

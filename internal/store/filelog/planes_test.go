@@ -1,6 +1,7 @@
 package filelog_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -165,5 +166,93 @@ func TestRestIsRemembered(t *testing.T) {
 		if u := at(id).Usage(); (u.Resting == u.Revision) != want {
 			t.Errorf("after a restart %s rests since %d, and is at %d", id, u.Resting, u.Revision)
 		}
+	}
+}
+
+// What changes in a plane while another one begins with its past is undone there only if it need not be encrypted:
+// otherwise it would be written in clear. What does not decrypt is no content for another plane.
+//
+// SPEC: STORE-7
+func TestPastIsEncrypted(t *testing.T) {
+	fs := vfs.NewMem()
+	open := func(sealing store.Sealing) *store.Store {
+		log, err := filelog.Open("data", filelog.Options{FS: fs, Sealing: sealing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(store.Config{Log: log, Describe: storetest.Describe, PlaneResources: []string{"planes"},
+			Sealing: sealing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open(inverting{})
+	begin(t, s, "old", "")
+	plane, err := s.Plane("old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if _, err := plane.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: "/secrets", Name: name},
+			Data: []byte(text)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a", "the first secret")
+	put("b", "the lasting secret")
+	past := plane.Revision()
+	put("a", "the second secret")
+	fork := func(id string, change func()) error {
+		t.Helper()
+		changes, seen, err := plane.AsOf(t.Context(), past)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change()
+		_, err = s.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: "planes", Name: id}, Data: []byte(id),
+			Sidecar: &store.Sidecar{UID: id}, Begin: &store.Begin{Plane: id, Origin: "old", Changes: changes, Seen: seen}}})
+		return err
+	}
+	var conflict *store.ConflictError
+	if err := fork("late", func() { put("b", "the late secret") }); !errors.As(err, &conflict) {
+		t.Errorf("with a change meanwhile: %v", err)
+	}
+	if err := fork("new", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		begun, err := s.Plane("new")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, found := begun.Get(store.Key{Resource: "/secrets", Name: "a"})
+		if !found || string(v.Data()) != "the first secret" || v.Sidecar.SealedBy != 1 {
+			t.Errorf("it begins with %v", v)
+		}
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range readImage(t, fs) {
+		if strings.Contains(string(b), " secret") {
+			t.Errorf("%s has a secret in clear", name)
+		}
+	}
+	s = open(inverting{})
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(nil) // without the key
+	defer s.Close()
+	if plane, err = s.Plane("old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := plane.AsOf(t.Context(), past); err == nil {
+		t.Error("what does not decrypt is content of another plane")
 	}
 }
