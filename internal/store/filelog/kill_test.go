@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		child(dir)
 	}
+	if dir := os.Getenv(childPlanesDir); dir != "" {
+		childPlanes(dir)
+	}
 	os.Exit(m.Run())
 }
 
