@@ -235,7 +235,7 @@ func (w *writer) turns(c *Commit, changes []Change, begins *beginning) error {
 		}
 	}
 	if begins != nil {
-		if w.writers[begins.Plane] != nil || begins.Plane == "" {
+		if w.writers[begins.Plane] != nil || w.begun[begins.Plane] || begins.Plane == "" {
 			return ErrPlane
 		}
 		from := w.writers[begins.Origin]
@@ -251,6 +251,9 @@ func (w *writer) turns(c *Commit, changes []Change, begins *beginning) error {
 	}
 	if c.Ends != "" {
 		w.writers[c.Ends].ending = true
+	}
+	if begins != nil {
+		w.begun[begins.Plane] = true
 	}
 	return nil
 }
@@ -325,6 +328,7 @@ func (w *writer) since(revision int64) (records []*Record) {
 
 // begin makes the state of a plane. The caller holds seq.
 func (w *sequencer) begin(b *Beginning, revision int64) {
+	delete(w.begun, b.Plane)
 	of := newContent()
 	var from *origin
 	if b.Origin != "" {

@@ -87,12 +87,13 @@ type sequencer struct {
 	next      int64 // the newest revision given out
 	synced    int64 // the newest revision in the log
 	writers   map[string]*writer
-	queue     *batch     // the batch that is filling; nil when no commit waits
-	appending bool       // a batch has a leader that has not finished
-	idle      *sync.Cond // over seq: appending became false
-	refused   error      // why no more writes are accepted; nil: they are
-	broken    bool       // the log failed
-	full      bool       // the last append found the disk full
+	begun     map[string]bool // the IDs of planes whose beginning is sequenced and not durable
+	queue     *batch          // the batch that is filling; nil when no commit waits
+	appending bool            // a batch has a leader that has not finished
+	idle      *sync.Cond      // over seq: appending became false
+	refused   error           // why no more writes are accepted; nil: they are
+	broken    bool            // the log failed
+	full      bool            // the last append found the disk full
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
 	layered   int64 // bytes of the layers of the last checkpoint
@@ -128,7 +129,7 @@ func newSequencer(l *loader) *sequencer {
 		packer:  l.packer,
 		next:    l.revision,
 		synced:  l.revision,
-		writers: map[string]*writer{},
+		writers: map[string]*writer{}, begun: map[string]bool{},
 		growth:  l.replayed,
 		layered: l.layered,
 		plans:   newPlans(),
@@ -458,6 +459,7 @@ func (w *sequencer) fail(b *batch) {
 		clear(of.pending)
 		of.ending = false
 	}
+	clear(w.begun)
 	err, reason := b.err, b.err
 	if errors.Is(err, ErrNoRoom) {
 		w.next = w.synced

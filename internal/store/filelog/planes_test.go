@@ -1,6 +1,7 @@
 package filelog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -254,5 +255,43 @@ func TestPastIsEncrypted(t *testing.T) {
 	}
 	if _, _, err := plane.AsOf(t.Context(), past); err == nil {
 		t.Error("what does not decrypt is content of another plane")
+	}
+}
+
+// Two planes with one ID never begin, also if both are on their way to the log: a log with both would not be read.
+//
+// SPEC: STORE-7
+func TestPlaneBeginsOnce(t *testing.T) {
+	fs := vfs.NewMem()
+	s := manyPlanes(t, fs)
+	const each = 8
+	for round := range 20 {
+		id := fmt.Sprint("plane-", round)
+		made := make(chan error, each)
+		for n := range each {
+			go func() {
+				_, err := s.Commit(context.Background(), nil, []store.Change{{Key: store.Key{Resource: "planes",
+					Name: fmt.Sprint(id, "-", n)}, Data: []byte(id), Sidecar: &store.Sidecar{UID: id},
+					Begin: &store.Begin{Plane: id}}})
+				made <- err
+			}()
+		}
+		begun := 0
+		for range each {
+			if err := <-made; err == nil {
+				begun++
+			} else if !errors.Is(err, store.ErrPlane) {
+				t.Error(err)
+			}
+		}
+		if begun != 1 {
+			t.Errorf("%s has begun %d times", id, begun)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := manyPlanes(t, fs).Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -455,3 +455,55 @@ func checkKilled(t *testing.T, dir string, begun, ending, ended map[string]bool,
 	}
 	return len(there)
 }
+
+// Damage of a directory with planes: bits flip, blocks become zeros, files are cut off and taken away. Either every
+// plane has all that was acknowledged, or the error names the file.
+//
+// SPEC: STORE-1, STORE-7
+func TestPlanesBitRot(t *testing.T) {
+	found := map[string]int{}
+	for seed := range uint64(3) {
+		im, m := filledPlanes(t, seed+60, 120, 8<<10)
+		rng := rand.New(rand.NewPCG(seed, 3))
+		try := func(sort, name string, content []byte) {
+			t.Helper()
+			disk := im.mount(t, name, content)
+			if content == nil {
+				if err := disk.Remove("data/" + name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := openPlanes(disk, 1<<30)
+			if err == nil {
+				err = m.matches(t, s, len(m.events))
+				s.Close()
+			}
+			if err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s of %s, and the error does not name it: %v", sort, name, err)
+			}
+			if err != nil {
+				found[sort]++
+			}
+		}
+		for name, b := range im {
+			try("loss", name, nil)
+			used := end(b)
+			for range 25 {
+				at := rng.IntN(used)
+				flipped := slices.Clone(b)
+				flipped[at] ^= 1 << rng.IntN(8)
+				try("flip", name, flipped)
+				try("cut", name, b[:at])
+				blank := slices.Clone(b)
+				clear(blank[at:min(len(blank), at+512)])
+				try("zeros", name, blank)
+			}
+		}
+	}
+	for _, sort := range []string{"loss", "flip", "cut", "zeros"} {
+		if found[sort] == 0 {
+			t.Errorf("no %s is damage: %v", sort, found)
+		}
+	}
+	t.Log(found)
+}
