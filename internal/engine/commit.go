@@ -206,6 +206,10 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 			first := t.drafts[0].rq
 			return apierr.NewForbidden(first.Resource.Type(), first.Name, strings.TrimPrefix(err.Error(), "store: "))
 		}
+		if errors.Is(err, store.ErrNoPlane) { // the plane to begin with has ended meanwhile
+			return apierr.NewConflict(t.drafts[0].rq.Resource.Type(), t.drafts[0].rq.Name,
+				"the plane to begin with does not exist any more")
+		}
 		return refused(err)
 	}
 	written := 0

@@ -68,8 +68,15 @@ func (p *Planes) followOnce() error {
 
 // changed takes note of what an object says of its plane.
 func (p *Planes) changed(v *store.Version, ends map[string]time.Time) {
+	p.mu.Lock()
+	_, open := p.open[v.Sidecar.UID]
+	p.mu.Unlock()
 	of, err := describe(v)
-	if err == nil {
+	switch {
+	case err != nil:
+	case open:
+		_, err = p.known(v)
+	default:
 		err = p.limit(of)
 	}
 	if err != nil && !apierr.Is(err, apierr.NotFound) { // it has ended meanwhile
@@ -87,6 +94,7 @@ func (p *Planes) changed(v *store.Version, ends map[string]time.Time) {
 func (p *Planes) end(uid string) {
 	p.mu.Lock()
 	delete(p.begun, uid)
+	delete(p.records, uid)
 	o := p.open[uid]
 	p.mu.Unlock()
 	if o != nil {

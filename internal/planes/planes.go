@@ -27,6 +27,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/fairness"
 	"plinth/internal/plane"
 	"plinth/internal/planes/kind"
 	"plinth/internal/planes/route"
@@ -73,6 +74,9 @@ type Planes struct {
 	closed bool
 	// begun are the planes that this process has opened before, by UID: what every plane has is up to date in them.
 	begun map[string]bool
+	// records are what the process knows of planes, by UID, and refreshed is when their objects were brought up to date.
+	records   map[string]*record
+	refreshed time.Time
 	// current is the revision of the template since which a plane that begins with it has all that it should have.
 	current int64
 	// closing is cancelled by quit when the process closes. work counts what Close waits for.
@@ -87,10 +91,12 @@ type Planes struct {
 //	gone  ⇒  it is not in Planes.open: who finds the plane from then on makes another entry
 type opened struct {
 	Plane
-	version *store.Version // of the object by which it was configured; Planes.mu guards it
+	version *store.Version // of the object by which it was configured; Planes.mu guards it and Plane
 
 	mu      sync.Mutex // held while the plane is opened, too
 	plane   *plane.Plane
+	share   *fairness.Share // Planes.mu guards it, and what record has
+	record  *record
 	users   int       // requests
 	last    time.Time // when the last one ended
 	gone    bool
@@ -103,7 +109,7 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 		c.Idle = DefaultIdle
 	}
 	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
-		begun: map[string]bool{}}
+		begun: map[string]bool{}, records: map[string]*record{}}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)
@@ -167,7 +173,7 @@ func describe(v *store.Version) (Plane, error) {
 func (p *Planes) use(ctx context.Context, name string) (*opened, error) {
 	v := p.find(name)
 	if v == nil {
-		return nil, apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, name)
+		return nil, noPlane(name)
 	}
 	for {
 		o, err := p.known(v)
@@ -189,6 +195,7 @@ func (p *Planes) known(v *store.Version) (*opened, error) {
 	}
 	o := p.open[v.Sidecar.UID]
 	if o != nil && o.version.Revision >= v.Revision {
+		o.record.requests++
 		return o, nil
 	}
 	of, err := describe(v)
@@ -198,16 +205,28 @@ func (p *Planes) known(v *store.Version) (*opened, error) {
 	if o == nil {
 		o = &opened{}
 		p.open[of.UID] = o
+		if o.record = p.records[of.UID]; o.record == nil {
+			o.record = &record{}
+			p.records[of.UID] = o.record
+		}
 	}
+	o.record.requests++
 	o.Plane, o.version = of, v
+	if o.share != nil {
+		o.share.SetWeight(int(of.Spec.Weight))
+		o.share.SetRequests(Requests(of.Spec))
+	}
 	return o, p.limit(of)
 }
+
+// Requests is the limit of requests of a plane, for its share; 0: none.
+func Requests(s kind.Spec) int { return max(0, int(s.Limits.Requests)) }
 
 // limit sets the limits of a plane that its store judges.
 func (p *Planes) limit(of Plane) error {
 	s, err := p.config.First.Store.Plane(of.UID)
 	if errors.Is(err, store.ErrNoPlane) {
-		return apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, of.Name)
+		return noPlane(of.Name)
 	}
 	if err != nil {
 		return err
@@ -235,35 +254,42 @@ func (p *Planes) enter(ctx context.Context, o *opened) (ok bool, err error) {
 		return false, nil
 	}
 	if o.plane == nil {
-		if o.plane, err = p.openPlane(ctx, o.Plane); err != nil {
+		p.mu.Lock()
+		of := o.Plane
+		p.mu.Unlock()
+		var share *fairness.Share
+		if o.plane, share, err = p.openPlane(ctx, of); err != nil {
 			p.forget(o)
 			return false, err
 		}
+		p.mu.Lock()
+		o.share = share
+		p.mu.Unlock()
 	}
 	o.users++
 	return true, nil
 }
 
 // openPlane makes a plane of what is in its store.
-func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, error) {
+func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, *fairness.Share, error) {
 	s, err := p.config.First.Store.Plane(of.UID)
 	if errors.Is(err, store.ErrNoPlane) {
-		return nil, apierr.NewNotFound(apierr.Type{Group: kind.Group, Name: kind.Plural}, of.Name)
+		return nil, nil, noPlane(of.Name)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	of.revision = s.Begun()
 	// The request that opens the plane does not end what is opened.
-	made, err := p.make(context.WithoutCancel(ctx), of, s)
+	made, share, err := p.make(context.WithoutCancel(ctx), of, s)
 	if err != nil {
-		return nil, fmt.Errorf("the plane %s cannot be opened: %w", of.Name, err)
+		return nil, nil, fmt.Errorf("the plane %s cannot be opened: %w", of.Name, err)
 	}
 	p.mu.Lock()
 	p.begun[of.UID] = true
 	p.mu.Unlock()
 	made.Run(nil)
-	return made, nil
+	return made, share, nil
 }
 
 // storage opens the store of a plane.
@@ -274,14 +300,15 @@ func (p *Planes) storage(s *store.Store) func(context.Context, *engine.Registry,
 	}
 }
 
-// make makes a plane over a store.
-func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Plane, error) {
+// make makes a plane over a store, with its share of the process.
+func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Plane, *fairness.Share, error) {
 	config, err := p.config.Make(ctx, of)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config.Storage, config.Begin = p.storage(s), p.begins(of)
-	return plane.New(ctx, *config)
+	made, err := plane.New(ctx, *config)
+	return made, config.Limits.Share, err
 }
 
 // begins says what is to be made in a plane that is opened: nothing if this process has done so before, and little if
@@ -322,6 +349,43 @@ func (p *Planes) forget(o *opened) {
 func (p *Planes) Run() {
 	p.work.Go(p.rest)
 	p.work.Go(p.follow)
+	p.work.Go(p.keep)
+	p.work.Go(p.visit)
+}
+
+// visitsAtOnce is how many planes are open because of visits.
+const visitsAtOnce = 32
+
+// visit opens those planes once in which something has changed since their controllers had nothing to do, as far as is
+// known: the process has ended meanwhile. They are closed again when there is nothing left to do.
+func (p *Planes) visit() {
+	sn, err := p.config.First.Store.Snapshot(0)
+	if err != nil {
+		return
+	}
+	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
+		s, err := p.config.First.Store.Plane(v.Sidecar.UID)
+		if err != nil {
+			return true
+		}
+		if u := s.Usage(); u.Resting == u.Revision {
+			return true
+		}
+		for len(p.all()) >= visitsAtOnce {
+			select {
+			case <-p.closing.Done():
+				return false
+			case <-time.After(p.config.Idle / 8):
+			}
+		}
+		o, err := p.use(p.closing, v.Key.Name)
+		if err == nil {
+			p.release(o)
+		} else if p.closing.Err() == nil && !apierr.Is(err, apierr.NotFound) {
+			p.config.Logger.Error("a plane was not opened", "plane", v.Key.Name, "error", err)
+		}
+		return p.closing.Err() == nil
+	})
 }
 
 // rest closes planes that nobody uses.

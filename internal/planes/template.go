@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,7 +39,7 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made, err := p.make(ctx, Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
+	made, _, err := p.make(ctx, Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
 	if err != nil {
 		return err
 	}
@@ -116,15 +117,24 @@ func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begi
 	if err != nil {
 		return nil, err
 	}
-	if b.Origin = origin.UID; from.ResourceVersion == "" {
-		return b, nil
-	}
+	b.Origin = origin.UID
 	s, err := p.config.First.Store.Plane(origin.UID)
 	if err != nil {
 		return nil, noPlane(from.Name)
 	}
-	b.Changes, b.Seen, err = s.AsOf(ctx, origin.Revision)
-	return b, asOf(err)
+	then, changes, seen, err := s.AsOf(ctx, origin.Revision)
+	if err != nil {
+		return nil, asOf(err)
+	}
+	// What changes after this look is no part of the plane: it might be something that connects to others.
+	b.Seen = seen
+	off := copies(s.State, then)
+	again := map[store.Key]bool{}
+	for _, ch := range off {
+		again[ch.Key] = true
+	}
+	b.Changes = append(off, slices.DeleteFunc(changes, func(ch store.Change) bool { return again[ch.Key] })...)
+	return b, nil
 }
 
 // own are the objects that a plane has for itself, in the place of those of the template: the system namespaces, whose

@@ -55,6 +55,11 @@ func (s *Server) withPlanes(p *plane.Config) {
 		Begin: func(ctx context.Context, created *store.Version) (*store.Begin, error) {
 			return s.planes.Begin(ctx, created)
 		},
+		Refresh: func(ctx context.Context) {
+			if s.planes != nil {
+				s.planes.Refresh(ctx)
+			}
+		},
 	}
 	s.capacity = fairness.NewCapacity(fairness.CapacityConfig{
 		Seats: p.Limits.Reading + p.Limits.Writing, Places: p.Limits.Places})
@@ -139,7 +144,7 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 		c.Accounts.BootstrapAfter = of.Created // those that were copied are of the other plane
 	}
 	c.Limits.Share = s.capacity.Share(fairness.ShareConfig{Weight: int(of.Spec.Weight),
-		Requests: max(0, int(of.Spec.Limits.Requests))})
+		Requests: planes.Requests(of.Spec)})
 	c.Webhooks = nil
 	return &c, nil
 }

@@ -262,6 +262,7 @@ func (l *loader) begin(b *Beginning, revision int64) (bytes int64, err error) {
 		return 0, fmt.Errorf("it begins the plane %q, which exists", plane)
 	}
 	p := &loading{plane: plane, content: newContent(), expires: map[Key]time.Time{}, revision: revision, begun: revision}
+	rests := false
 	if b.Origin != "" {
 		from := l.planes[b.Origin]
 		if from == nil {
@@ -270,11 +271,16 @@ func (l *loader) begin(b *Beginning, revision int64) (bytes int64, err error) {
 		l.complete(from)
 		from.origin = originOf(&from.content, from.revision, from.origin)
 		p.content, p.completed, p.dirty, p.origin = from.fork(), true, map[Key]*Version{}, from.origin
+		rests = from.resting == from.revision
 	}
 	l.planes[plane] = p
 	for _, r := range b.Records {
+		rests = rests && r.New != nil && p.live.get(r.Key) != nil
 		l.restore(p, r.Key, r.New, r.Revision)
 		bytes += changeBytes(r)
+	}
+	if rests {
+		p.resting = revision
 	}
 	return bytes, nil
 }

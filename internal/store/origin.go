@@ -27,6 +27,7 @@ type origin struct {
 	collections *collections
 	since       int64
 	revision    int64
+	bytes       int64
 	parent      *origin // what it is the difference from; nil: it is everything
 }
 
@@ -37,7 +38,8 @@ func originOf(c *content, revision int64, parent *origin) *origin {
 	if parent != nil && parent.collections == frozen {
 		return parent // nothing has changed since
 	}
-	return &origin{collections: frozen, since: c.live.since, revision: revision, parent: parent}
+	return &origin{collections: frozen, since: c.live.since, revision: revision, bytes: c.live.bytes,
+		parent: parent}
 }
 
 // moment is what a plane has at one moment, for a checkpoint.

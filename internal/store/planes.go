@@ -113,6 +113,7 @@ func (s *Store) SetBounds(b Bounds) error {
 type Usage struct {
 	Objects       int
 	Bytes         int64
+	Own           int64 // bytes that it has more than what it has begun with
 	HistoryMemory int64 // approximate memory that its history takes
 	Revision      int64
 	Resting       int64 // see Rest
@@ -122,7 +123,12 @@ type Usage struct {
 func (s *State) Usage() Usage {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return Usage{s.live.count, s.live.bytes, s.history.memory + s.history.memoBytes, s.revision, s.resting}
+	u := Usage{Objects: s.live.count, Bytes: s.live.bytes, Own: s.live.bytes,
+		HistoryMemory: s.history.memory + s.history.memoBytes, Revision: s.revision, Resting: s.resting}
+	if s.origin != nil {
+		u.Own = max(0, u.Own-s.origin.bytes)
+	}
+	return u
 }
 
 // Rest drops what the state keeps for its readers: snapshots, and feeds that are held by a Collection. It is called
@@ -331,19 +337,25 @@ func (w *sequencer) begin(b *Beginning, revision int64) {
 	delete(w.begun, b.Plane)
 	of := newContent()
 	var from *origin
+	rests := false
 	if b.Origin != "" {
 		o := w.writers[b.Origin].state
 		o.mu.Lock()
 		o.origin = originOf(&o.content, o.revision, o.origin)
-		of, from = o.fork(), o.origin
+		of, from, rests = o.fork(), o.origin, o.resting == o.revision
 		o.mu.Unlock()
 	}
 	for _, r := range b.Records {
-		of.set(r.Key, of.live.get(r.Key), r.New, r.Revision)
+		old := of.live.get(r.Key)
+		rests = rests && old != nil && r.New != nil
+		of.set(r.Key, old, r.New, r.Revision)
 		w.growth += changeBytes(r)
 	}
 	s := newState(w.config, w.window, w.packer, w.log, strings.Clone(b.Plane), of, revision)
 	s.origin, s.begun, s.history.horizon = from, revision, revision
+	if rests { // who follows the changes of its origin has seen all objects that there are
+		s.resting = revision
+	}
 	w.add(s)
 }
 
@@ -359,20 +371,20 @@ func (w *sequencer) end(plane string) {
 	of.state.End()
 }
 
-// AsOf returns the changes that make of the plane, as it is at the revision seen, what it was at an earlier one, for
-// Begin. It returns ErrCompacted or ErrFuture as Snapshot does, and an error for a version that does not decrypt: its
-// bytes are not those of the object.
-func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, seen int64, err error) {
+// AsOf returns the plane as it was at a revision, and the changes that make of what it is at the revision seen what it
+// was then, for Begin. It returns ErrCompacted or ErrFuture as Snapshot does, and an error for a version that does not
+// decrypt: its bytes are not those of the object.
+func (s *State) AsOf(ctx context.Context, revision int64) (then *Snapshot, changes []Change, seen int64, err error) {
 	if err := s.Reaches(revision); err != nil { // 0 would be the newest
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	then, err := s.SnapshotContext(ctx, revision)
+	then, err = s.SnapshotContext(ctx, revision)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	now, err := s.Snapshot(0)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	difference(now.collections, then.collections, func(k Key, _, v *Version) bool {
 		ch := Change{Key: k}
@@ -389,9 +401,9 @@ func (s *State) AsOf(ctx context.Context, revision int64) (changes []Change, see
 		return true
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	return changes, now.revision, nil
+	return then, changes, now.revision, nil
 }
 
 // Reaches says whether the plane can be looked at as of a revision: nil, ErrCompacted or ErrFuture.

@@ -207,7 +207,7 @@ func TestPastIsEncrypted(t *testing.T) {
 	put("a", "the second secret")
 	fork := func(id string, change func()) error {
 		t.Helper()
-		changes, seen, err := plane.AsOf(t.Context(), past)
+		_, changes, seen, err := plane.AsOf(t.Context(), past)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func TestPastIsEncrypted(t *testing.T) {
 	if plane, err = s.Plane("old"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := plane.AsOf(t.Context(), past); err == nil {
+	if _, _, _, err := plane.AsOf(t.Context(), past); err == nil {
 		t.Error("what does not decrypt is content of another plane")
 	}
 }

@@ -116,7 +116,7 @@ func (p *planes) begin() {
 		if p.rng.IntN(2) == 0 {
 			s := p.of(b.Origin)
 			at := from.begun + p.rng.Int64N(s.Revision()-from.begun+1)
-			changes, seen, err := s.AsOf(context.Background(), at)
+			_, changes, seen, err := s.AsOf(context.Background(), at)
 			if err == nil {
 				b.Changes, b.Seen, want = changes, seen, from.content(at)
 			} else if !errors.Is(err, store.ErrCompacted) || p.b.Durable {
