@@ -488,7 +488,7 @@ func TestPlanesBitRot(t *testing.T) {
 		for name, b := range im {
 			try("loss", name, nil)
 			used := end(b)
-			for range 25 {
+			for range 10 {
 				at := rng.IntN(used)
 				flipped := slices.Clone(b)
 				flipped[at] ^= 1 << rng.IntN(8)
