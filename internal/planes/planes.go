@@ -74,7 +74,8 @@ type Planes struct {
 	closed bool
 	// begun are the planes that this process has opened before, by UID: what every plane has is up to date in them.
 	begun map[string]bool
-	// records are what the process knows of planes, by UID, and refreshed is when their objects were brought up to date.
+	// records are what the process knows of planes, by UID, and refreshed is when their objects were brought up to
+	// date.
 	records   map[string]*record
 	refreshed time.Time
 	// current is the revision of the template since which a plane that begins with it has all that it should have.

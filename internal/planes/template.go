@@ -39,7 +39,8 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made, _, err := p.make(ctx, Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}, s)
+	of := Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}
+	made, _, err := p.make(ctx, of, s)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 	"plinth/internal/plane"
+	"plinth/internal/planes"
 	"plinth/internal/product"
 )
 
@@ -40,6 +41,11 @@ func (s *Server) pages(p *plane.Plane) (map[string]http.Handler, error) {
 	if err == nil && s.config.Profiling {
 		maps.Copy(all, profiles())
 	}
+	if err == nil && s.config.Planes {
+		all["/debug/planes"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.planes.Page().ServeHTTP(w, r)
+		})
+	}
 	return all, err
 }
 
@@ -59,6 +65,16 @@ func (s *Server) collectors(p *plane.Plane) ([]prometheus.Collector, error) {
 	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
 	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
 	shown = append(shown, p.Storage.Collectors()...)
+	if s.config.Planes { // none of them has a label for each plane: there are thousands
+		gauge := func(name, help string, of func(planes.Figures) int) prometheus.Collector {
+			return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+				func() float64 { return float64(of(s.planes.Figures())) })
+		}
+		shown = append(shown,
+			gauge("plinth_planes", "Planes besides the first one.", func(f planes.Figures) int { return f.Planes }),
+			gauge("plinth_planes_open", "Planes that are open, because somebody uses them or they have something to do.",
+				func(f planes.Figures) int { return f.Open }))
+	}
 	if p.Fairness != nil {
 		shown = append(shown, metrics.Fairness(p.Fairness)...)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -193,7 +194,7 @@ func TestPlaneLimits(t *testing.T) {
 	uid := made.At("metadata", "uid").Str()
 	s.want(200, "a", http.MethodGet, planeMaps, "")
 	within(t, "the controllers of the plane have nothing to do", func() bool { return s.settled(uid) })
-	store, err := s.plane.Store.Plane(uid)
+	of, err := s.plane.Store.Plane(uid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestPlaneLimits(t *testing.T) {
 		t.Helper()
 		s.want(200, "", http.MethodPatch, planesPath+"/a", `{"spec":{`+spec+`}}`)
 	}
-	limit(fmt.Sprintf(`"limits":{"objects":%d}`, store.Usage().Objects+1))
+	limit(fmt.Sprintf(`"limits":{"objects":%d}`, of.Usage().Objects+1))
 	s.want(201, "a", http.MethodPost, planeMaps, mapOf("one", "1"))
 	refused := s.want(403, "a", http.MethodPost, planeMaps, mapOf("two", "1"))
 	if message := refused.At("message").Str(); !strings.Contains(message, "above its limit of") {
@@ -216,13 +217,13 @@ func TestPlaneLimits(t *testing.T) {
 
 // settled says whether nothing has happened in a plane for a moment.
 func (s *planesServer) settled(uid string) bool {
-	store, err := s.plane.Store.Plane(uid)
+	of, err := s.plane.Store.Plane(uid)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	before := store.Revision()
+	before := of.Revision()
 	time.Sleep(50 * time.Millisecond)
-	return store.Revision() == before
+	return of.Revision() == before
 }
 
 // A plane with a time to live is deleted when it is over.
@@ -268,6 +269,109 @@ func TestIdlePlanes(t *testing.T) {
 			t.Errorf("%s has %s", name, object.AppendObject(nil, v))
 		}
 	}
+}
+
+// What was copied with a plane connects to nobody until its owner turns it on.
+//
+// SPEC: BEY-10
+func TestCopiesConnectToNobody(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.create("origin", "")
+	hooks := `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: w},
+webhooks: [{name: w.example.com, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail,
+clientConfig: {url: "https://127.0.0.1:1/"},
+rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]}]}`
+	const hooksPath = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	s.want(201, "origin", http.MethodPost, hooksPath, hooks)
+	s.want(201, "origin", http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices",
+		`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.other.example.com},
+spec: {group: other.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 10, insecureSkipTLSVerify: true,
+service: {namespace: default, name: backend}}}`)
+	s.want(201, "origin", http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com},
+spec: {group: example.com, scope: Cluster, names: {plural: widgets, kind: Widget}, conversion: {strategy: Webhook,
+webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1:1/"}}}, versions: [
+{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}},
+{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	at := s.want(200, "origin", http.MethodGet, hooksPath, "").At("metadata", "resourceVersion").Str()
+	s.create("now", "from: {name: origin}")
+	s.create("then", fmt.Sprintf("from: {name: origin, resourceVersion: %q}", at))
+	s.want(500, "origin", http.MethodPost, planeMaps, mapOf("asked", "1"))
+	for _, plane := range []string{"now", "then"} {
+		s.want(201, plane, http.MethodPost, planeMaps, mapOf("not-asked", "1"))
+		for path, left := range map[string][]string{
+			hooksPath + "/w": {"webhooks"},
+			"/apis/apiregistration.k8s.io/v1/apiservices/v1.other.example.com": {"spec", "service", "name"},
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com": {"spec", "conversion", "webhook",
+				"clientConfig"},
+		} {
+			obj := s.want(200, plane, http.MethodGet, path, "")
+			was := obj.At("metadata", "annotations", "plinth/off").Str()
+			if was == "" || strings.Contains(string(object.AppendJSON(nil, obj.At(left...))), was) {
+				t.Errorf("in plane %s, %s has %s, and was %s", plane, path, object.AppendJSON(nil, obj.At(left...)), was)
+			}
+		}
+		// Its owner writes what it was once more.
+		was := s.want(200, plane, http.MethodGet, hooksPath+"/w", "").At("metadata", "annotations", "plinth/off").Str()
+		s.want(200, plane, http.MethodPatch, hooksPath+"/w", `{"webhooks":`+was+`}`)
+		s.want(500, plane, http.MethodPost, planeMaps, mapOf("asked", "1"))
+	}
+}
+
+// The object of a plane says what the plane has, and the page of the process which ones are the largest.
+//
+// SPEC: BEY-12
+func TestUsageOfPlanes(t *testing.T) {
+	s := startPlanes(t, nil)
+	uid := s.create("a", "").At("metadata", "uid").Str()
+	s.create("b", "")
+	for i := range 3 {
+		s.want(201, "a", http.MethodPost, planeMaps, mapOf(fmt.Sprint("m", i), "1"))
+	}
+	of, err := s.plane.Store.Plane(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the status has all objects", func() bool {
+		status := s.want(200, "", http.MethodGet, planesPath+"/a", "").At("status")
+		u := of.Usage()
+		return status.At("objects").Int() == int64(u.Objects) && status.At("bytes").Int() > u.Bytes/2 &&
+			status.At("requests").Int() >= 3
+	})
+	page := s.want(200, "", http.MethodGet, "/debug/planes", "").Str()
+	if !strings.HasPrefix(page, "planes 2\n") || !strings.Contains(page, " a\n") {
+		t.Errorf("the page has\n%s", page)
+	}
+	s.want(404, "a", http.MethodGet, "/debug/planes", "")
+	if page := s.want(200, "", http.MethodGet, "/metrics", "").Str(); !strings.Contains(page, "\nplinth_planes 2\n") {
+		t.Error("/metrics does not have the number of planes")
+	}
+}
+
+// What the controllers of a plane had to do when the process ended is done after its start, although nobody asks for
+// the plane.
+//
+// SPEC: BEY-9, BEY-11
+func TestWorkAfterRestart(t *testing.T) {
+	s := startPlanes(t, func(c *Config) { c.Controllers = []string{"*", "-namespace-controller"} })
+	uid := s.create("a", "").At("metadata", "uid").Str()
+	s.want(201, "a", http.MethodPost, "/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
+	s.want(200, "a", http.MethodDelete, "/api/v1/namespaces/ends", "")
+	ends := store.Key{Resource: "/namespaces", Name: "ends"}
+	has := func() bool {
+		of, err := s.plane.Store.Plane(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, found := of.Get(ends)
+		return found
+	}
+	if !has() {
+		t.Fatal("the namespace is gone although nothing deletes it")
+	}
+	s.config.Controllers = []string{"*"}
+	s = s.restarted()
+	within(t, "the namespace is deleted", func() bool { return !has() })
 }
 
 func BenchmarkPlaneCreate(b *testing.B) {

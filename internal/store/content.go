@@ -18,9 +18,9 @@ type content struct {
 	live     *versions
 	owners   owners
 	expiries expiries
-	// undecrypted are the live versions that could not be decrypted. A version may come so at any time: at the start, by a
-	// change of another process while a plugin is away, by what is read again after changes were missed. Whoever brings
-	// it has no way to say later that it can be read, so the index notes it for each change of a key.
+	// undecrypted are the live versions that could not be decrypted. A version may come so at any time: at the start,
+	// by a change of another process while a plugin is away, by what is read again after changes were missed. Whoever
+	// brings it has no way to say later that it can be read, so the index notes it for each change of a key.
 	undecrypted *keys
 }
 

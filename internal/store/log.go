@@ -19,8 +19,8 @@ type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
 	Records  []*Record
-	// Plane is whose objects the records change: the ID of a plane, "" for the first one. All other planes begin and end
-	// with a commit of the first one.
+	// Plane is whose objects the records change: the ID of a plane, "" for the first one. All other planes begin and
+	// end with a commit of the first one.
 	Plane  string
 	Begins *Beginning // the plane that begins with this commit; nil: none does
 	Ends   string     // the ID of the plane that ends with this commit; "": none does
@@ -81,8 +81,8 @@ type Layer struct {
 	Since    int64 // a resource without a collection has had no versions since this revision
 	// Collections are those that have changed since the origin, with the revisions of their last changes.
 	Collections []LayerCollection
-	// Versions are those that the origin has not, ordered by resource and name. One without a sidecar says that there is
-	// no version of its key, and the origin has one.
+	// Versions are those that the origin has not, ordered by resource and name. One without a sidecar says that there
+	// is no version of its key, and the origin has one.
 	Versions iter.Seq2[*Version, error]
 }
 
@@ -126,9 +126,9 @@ type Mark struct {
 // reads millions of records without an allocation for each, and without computing sidecars that most readers do not
 // use.
 type Log interface {
-	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not
-	// at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown. Only
-	// after ErrNoRoom it does, and the next ones follow those that were appended before.
+	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or
+	// not at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown.
+	// Only after ErrNoRoom it does, and the next ones follow those that were appended before.
 	Append(commits []*Commit) error
 
 	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.

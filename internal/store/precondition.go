@@ -31,8 +31,8 @@ type PreconditionType uint8
 const (
 	// ThisRevision requires that the key was not changed since it was read: for a read, change and write back.
 	ThisRevision PreconditionType = iota
-	// ThisFence requires that the object exists, is the same one in the same form, and is not being deleted. Other changes
-	// do not matter: creates in a namespace whose annotations change all the time do not fail and begin again.
+	// ThisFence requires that the object exists, is the same one in the same form, and is not being deleted. Other
+	// changes do not matter: creates in a namespace whose annotations change all the time do not fail and begin again.
 	ThisFence
 	// ThisObject requires that the object exists and is the same one, in whatever form, also while it is being deleted.
 	ThisObject

@@ -24,11 +24,11 @@ type Sealing interface {
 	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
 	// long as ctx lasts.
 	Seal(ctx context.Context, resource string) (*Seal, error)
-	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal. It may call another process, for
-	// as long as ctx lasts; the caller holds no lock meanwhile.
+	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal. It may call another process,
+	// for as long as ctx lasts; the caller holds no lock meanwhile.
 	Open(ctx context.Context, k Key, sealed []byte) (plain []byte, by uint32, err error)
-	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then Seal
-	// fails.
+	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then
+	// Seal fails.
 	Current(resource string) (by uint32, known bool)
 }
 

@@ -300,8 +300,8 @@ func (w *writer) sequence(ctx context.Context, pre []Precondition, changes []Cha
 	}
 	c.Revision = w.next
 	b.commits = append(b.commits, c)
-	// If no Append runs, this goroutine is the leader. Otherwise the leader of the previous batch makes a waiter of this
-	// one the leader when it has finished.
+	// If no Append runs, this goroutine is the leader. Otherwise the leader of the previous batch makes a waiter of
+	// this one the leader when it has finished.
 	lead := !w.appending
 	w.appending = true
 	if invariants.Enabled {
@@ -342,8 +342,8 @@ func (w *sequencer) checkPending() {
 // put gives one change the next revision. The caller holds seq.
 func (w *writer) put(b *batch, c *Commit, k Key, v *Version) {
 	w.next++
-	// The old version is the one of the previous commit, durable or pending: the record of history must have it once both
-	// are durable.
+	// The old version is the one of the previous commit, durable or pending: the record of history must have it once
+	// both are durable.
 	r := &Record{Key: k, Revision: w.next, Old: w.latest(k), New: v}
 	if r.Old != nil {
 		r.Key = r.Old.Key // so that all versions of an object share one string
@@ -412,8 +412,8 @@ func (w *sequencer) append(b *batch) {
 	w.seq.Unlock()
 
 	defer w.finish(b)
-	// No lock is held here: other commits are sequenced on top of b.commits meanwhile, and readers see the state without
-	// them.
+	// No lock is held here: other commits are sequenced on top of b.commits meanwhile, and readers see the state
+	// without them.
 	if b.err = w.log.Append(b.commits); b.err != nil {
 		return
 	}

@@ -164,8 +164,8 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 		}
 		read = max(read, floor)
 	}
-	// Copying a copy-on-write tree also marks the original as shared, so it is done under the lock. A resource without a
-	// collection has had no versions since live.since, which may be later than the snapshot's own revision.
+	// Copying a copy-on-write tree also marks the original as shared, so it is done under the lock. A resource without
+	// a collection has had no versions since live.since, which may be later than the snapshot's own revision.
 	sn := &Snapshot{
 		revision: revision, only: resources, collections: s.live.freeze().Copy(), since: min(s.live.since, revision),
 	}

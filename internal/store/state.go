@@ -30,8 +30,8 @@ type Config struct {
 	Charge func(*Version) *Charge
 	// Rules is the resource whose versions set limits.
 	Rules string
-	// PlaneResources are the resources whose objects stand for planes in the log: with the creation of one a plane begins
-	// (Change.Begin), which has the UID of the object as its ID and ends with its deletion.
+	// PlaneResources are the resources whose objects stand for planes in the log: with the creation of one a plane
+	// begins (Change.Begin), which has the UID of the object as its ID and ends with its deletion.
 	PlaneResources []string
 	// Sealing says which versions the log encrypts; nil: none. The log has it, too.
 	Sealing Sealing

@@ -11,8 +11,8 @@ import (
 type Term struct {
 	Label       bool // else a field
 	Name, Value string
-	// Form and Selection, of a field, are those of the sidecars whose Fields show whether a version has it. In any other
-	// sidecar the field may be missing, or have its value by an older definition.
+	// Form and Selection, of a field, are those of the sidecars whose Fields show whether a version has it. In any
+	// other sidecar the field may be missing, or have its value by an older definition.
 	Form, Selection uint64
 }
 
@@ -200,8 +200,8 @@ func (w *waiting) fireTerms(s *Sidecar, r *Record, woken []*group) []*group {
 	for i := range s.Labels {
 		woken = w.fireTerm(attribute{label: true, name: s.Labels[i].Name}, s.Labels[i].Value, r, woken)
 	}
-	// The number of attributes is that of the names by which clients select, which is small; values are not looked at here
-	// unless the sidecar is of another definition.
+	// The number of attributes is that of the names by which clients select, which is small; values are not looked at
+	// here unless the sidecar is of another definition.
 	for about, values := range w.terms {
 		if about.outdated(s) {
 			for value := range values {

@@ -19,13 +19,12 @@ import (
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
 	// Commit writes all changes, durably and at once, provided that all preconditions hold; otherwise it writes none
-	// and returns a *ConflictError or an *OverError. It returns ErrClosed when no more writes are
-	// accepted. After any other error, ErrUnknown among them, the commit may turn out to have been written, but never in
-	// part.
+	// and returns a *ConflictError or an *OverError. It returns ErrClosed when no more writes are accepted. After any
+	// other error, ErrUnknown among them, the commit may turn out to have been written, but never in part.
 	//
-	// A commit whose ctx has ended before it has its place in the order of commits is not written, and the error is that
-	// of ctx: a request does not write after its deadline. From then on ctx bounds only the waiting: the commit goes on
-	// without its caller.
+	// A commit whose ctx has ended before it has its place in the order of commits is not written, and the error is
+	// that of ctx: a request does not write after its deadline. From then on ctx bounds only the waiting: the commit
+	// goes on without its caller.
 	//
 	// The store keeps the data of the changes; they must not be changed from here on.
 	Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error)
@@ -58,9 +57,9 @@ type Others interface {
 	// call. With sure set it makes it so, or returns an error. The zero Key means all keys, and the state's revision.
 	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
 
-	// Atomic says whether changes of both keys may be in one commit. Where all changes of a commit have one revision, two
-	// keys of one resource may not: a client that has received the change of one of them, and resumes its watch from that
-	// revision, would never receive the other.
+	// Atomic says whether changes of both keys may be in one commit. Where all changes of a commit have one revision,
+	// two keys of one resource may not: a client that has received the change of one of them, and resumes its watch
+	// from that revision, would never receive the other.
 	Atomic(a, b Key) bool
 }
 

@@ -83,8 +83,8 @@ func TestInspectContradictions(t *testing.T) {
 	}
 }
 
-// The first plane has nothing of which it is the difference: a checkpoint that says so is damaged, and a part of it that
-// has nothing is no panic.
+// The first plane has nothing of which it is the difference: a checkpoint that says so is damaged, and a part of it
+// that has nothing is no panic.
 //
 // SPEC: STORE-7
 func TestOddParts(t *testing.T) {
