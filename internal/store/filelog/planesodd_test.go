@@ -21,7 +21,8 @@ func TestInspectContradictions(t *testing.T) {
 	i := &inspector{Log: &Log{}, in: &Inspection{}, state: map[store.Key]*store.Version{},
 		deleted: map[store.Key]int64{}, previous: map[int64]PlaneKey{}, planes: newPlanesOf()}
 	begins := func(revision int64, id, origin string) *store.Commit {
-		return &store.Commit{Revision: revision, Begins: &store.Beginning{Plane: id, Origin: origin, Records: record(revision)}}
+		return &store.Commit{Revision: revision,
+			Begins: &store.Beginning{Plane: id, Origin: origin, Records: record(revision)}}
 	}
 	for _, c := range []struct {
 		commit *store.Commit
@@ -47,7 +48,8 @@ func TestInspectContradictions(t *testing.T) {
 		}
 	}
 	i.conclude()
-	if len(i.in.Planes) != 1 || i.in.Planes[0].ID != "b" || !i.in.Planes[0].Partial || len(i.in.Planes[0].Versions()) != 1 {
+	if len(i.in.Planes) != 1 || i.in.Planes[0].ID != "b" || !i.in.Planes[0].Partial ||
+		len(i.in.Planes[0].Versions()) != 1 {
 		t.Errorf("the planes are %+v", i.in.Planes)
 	}
 
