@@ -13,7 +13,7 @@
 //   - client: do real clients and programs work, and what the pages say? clientgo, cbor, kubectl, apply, envtest,
 //     plinthtest, outside, cluster, collection, controllers, certificates, nodes, operators, policies, aggregation,
 //     languages, guides.
-//   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
+//   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood, planes.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd, and two releases a directory? etcd,
 //     services, releases.
 //   - console: does the console's page do what it is for, in a real browser, and does nothing run in it that is not its
