@@ -97,7 +97,7 @@ func (s *subject) stored() (all, checkpoint int64, err error) {
 			return err
 		}
 		all += info.Size()
-		if strings.Contains(d.Name(), "checkpoint") && info.ModTime().After(newest) {
+		if filepath.Ext(path) == ".base" && info.ModTime().After(newest) {
 			newest, checkpoint = info.ModTime(), info.Size()
 		}
 		return nil

@@ -17,13 +17,21 @@ import (
 // contender is a server that takes turns with others.
 type contender struct {
 	name   string
+	planes bool
 	server *harness.Server
 	one    *load.Client
 	costs  map[string]*costs // by verb
 }
 
-// costs are those of a request, in each turn.
-type costs struct{ micros, allocations []float64 }
+// costs are those of the requests of one verb, in each turn: processor time of a request, allocations of all, and those
+// of reading how many there are.
+type costs struct{ micros, allocated, reading []float64 }
+
+// allocations are those of one of n requests. What runs beside the requests of a turn allocates, too, so the least is
+// theirs.
+func (c *costs) allocations(n int) float64 {
+	return (load.Quantile(c.allocated, 0) - load.Quantile(c.reading, 0)) / float64(n)
+}
 
 // lone measures the price of planes to those who have none: GETs and creates at / of a build from before, of this one,
 // and of this one with --planes. They run at the same time and take turns, in an order that changes, so that other load
@@ -41,8 +49,8 @@ func (s *subject) lone(ctx context.Context) (err error) {
 		dir := filepath.Join(s.dir, fmt.Sprint("lone-", len(all)))
 		server, err := startCopy(ctx, program, dir, append(flags, "--profiling", "--controllers=*"))
 		if err == nil {
-			all = append(all, &contender{name: name, server: server, one: load.New(server, 1), costs: map[string]*costs{
-				http.MethodGet: {}, http.MethodPost: {}}})
+			all = append(all, &contender{name: name, planes: slices.Contains(flags, "--planes"), server: server,
+				one: load.New(server, 1), costs: map[string]*costs{http.MethodGet: {}, http.MethodPost: {}}})
 		}
 		return err
 	}
@@ -62,12 +70,12 @@ func (s *subject) lone(ctx context.Context) (err error) {
 				i = len(all) - 1 - i
 			}
 			for _, verb := range []string{http.MethodPost, http.MethodGet} {
-				micros, allocations, err := all[i].turn(ctx, verb, turn, s.requests)
-				if err != nil {
-					return fmt.Errorf("%s: %w", all[i].name, err)
+				c := all[i].costs[verb]
+				if turn < warm {
+					c = &costs{}
 				}
-				if c := all[i].costs[verb]; turn >= warm {
-					c.micros, c.allocations = append(c.micros, micros), append(c.allocations, allocations)
+				if err := all[i].turn(ctx, verb, turn, s.requests, c); err != nil {
+					return fmt.Errorf("%s: %w", all[i].name, err)
 				}
 			}
 		}
@@ -97,18 +105,19 @@ func startCopy(ctx context.Context, program, dir string, flags []string) (*harne
 	return harness.Start(harness.Options{Kind: harness.Plinth, Program: copied, Dir: dir, Flags: flags})
 }
 
-// turn sends n requests, and returns what each of them costs.
-func (c *contender) turn(ctx context.Context, verb string, turn, n int) (micros, allocations float64, err error) {
+// turn sends n requests, and adds what they cost.
+func (c *contender) turn(ctx context.Context, verb string, turn, n int, to *costs) error {
 	const maps = "/api/v1/namespaces/default/configmaps"
 	var allocated [3]float64
-	for i := range 2 { // what reading it allocates is the difference
+	for i := range 2 {
+		var err error
 		if allocated[i], err = counter(ctx, c.one, "go_memstats_mallocs_total"); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
 	before, err := load.CPU(c.server)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	for i := range n {
 		name := fmt.Sprintf("m%d-%d", turn, i)
@@ -118,16 +127,18 @@ func (c *contender) turn(ctx context.Context, verb string, turn, n int) (micros,
 				`"data":{"k":"v"}}`, name)
 		}
 		if _, err := c.one.Discard(ctx, rq); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
 	after, err := load.CPU(c.server)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	allocated[2], err = counter(ctx, c.one, "go_memstats_mallocs_total")
-	return float64((after - before).Nanoseconds()) / 1000 / float64(n),
-		(allocated[2] - 2*allocated[1] + allocated[0]) / float64(n), err
+	to.micros = append(to.micros, float64((after-before).Nanoseconds())/1000/float64(n))
+	to.reading = append(to.reading, allocated[1]-allocated[0])
+	to.allocated = append(to.allocated, allocated[2]-allocated[1])
+	return err
 }
 
 // compared prints the costs, and those of each server against those of the first one.
@@ -137,13 +148,16 @@ func (s *subject) compared(all []*contender) {
 		for i, c := range all {
 			own, name := c.costs[verb], verb+": "+c.name
 			s.figure("lone", name+", processor time", load.Quantile(own.micros, 0.5), "µs")
-			allocations := load.Quantile(own.allocations, 0.5)
-			if i == 0 {
+			allocations, most := own.allocations(s.requests), first.allocations(s.requests)+1
+			switch {
+			case i == 0:
 				s.figure("lone", name+", allocations", allocations, "")
 				continue
+			case c.planes:
+				s.target("lone", name+", allocations", allocations, most, "")
+			default:
+				s.bound("lone", name+", allocations", allocations, most, "")
 			}
-			// What runs beside the requests allocates, too.
-			s.bound("lone", name+", allocations", allocations, 1.02*load.Quantile(first.allocations, 0.5)+1, "")
 			var ratios []float64
 			for turn, micros := range own.micros {
 				ratios = append(ratios, micros/first.micros[turn])

@@ -56,8 +56,8 @@ type settings struct {
 	alone    int // how many planes one client creates, before sixteen create the others
 	busy     int
 	lasts    time.Duration // how long the parts busy and flood take
-	turns    int           // of the part lone, and n requests in each
-	requests int
+	turns    int           // of the part lone
+	requests int           // of each verb in each of these turns
 }
 
 func run() error {
@@ -198,7 +198,7 @@ func (s *subject) print(part, name string, value float64, unit, target string) {
 
 // target prints a figure that should be at most some value.
 func (s *subject) target(part, name string, value, most float64, unit string) {
-	s.print(part, name, value, unit, fmt.Sprintf("≤ %g%s", most, said(value <= most)))
+	s.print(part, name, value, unit, fmt.Sprintf("≤ %.4g%s", most, said(value <= most)))
 }
 
 // atLeast prints a figure that should be at least some value.
