@@ -41,7 +41,23 @@ func TestPlinth(t *testing.T) {
 	}
 	// The records were made without a controller manager, and with this range of addresses. (Without "*", only the named
 	// controllers run.)
-	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16")
+	server := harness.RunTarget(t, recorded...)
+	for _, s := range records.Load(t, parse) {
+		t.Run(records.Name(s.file), func(t *testing.T) { replay(t, server, s) })
+	}
+}
+
+var recorded = []string{"--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16"}
+
+// TestPlane compares what kubectl prints in a plane, with the kubeconfig of plinth plane, with what it prints for the
+// reference: a plane is a lone server's API.
+//
+// SPEC: BEY-9
+func TestPlane(t *testing.T) {
+	if *rewrite || *accept || harness.Target() != harness.Plinth {
+		return
+	}
+	server := harness.Run(t, harness.Options{Kind: harness.Plinth, Plane: "tested", Flags: recorded})
 	for _, s := range records.Load(t, parse) {
 		t.Run(records.Name(s.file), func(t *testing.T) { replay(t, server, s) })
 	}

@@ -7,6 +7,7 @@
 //	CONFORMANCE_REFERENCE=1       allows building and starting the reference, for the tests that compare with it live
 //	                              (kube-controller-manager and kube-scheduler are built without it, too)
 //	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
+//	CONFORMANCE_TARGET=plane      the tests of Plinth run in a plane of it, at /clusters/tested
 //	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
 //	CONFORMANCE_STORE=etcd        Plinth stores its objects in an etcd of its own, not in its embedded store
 package harness
@@ -92,6 +93,7 @@ type Options struct {
 	Flags   []string // further flags of the server
 	Fsync   bool     // whether etcd syncs; Plinth's embedded store always does
 	Etcd    string   // the URL of an etcd that runs already, and is shared; "": the server has its own store
+	Plane   string   // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
 }
 
 // Server is a running server.
@@ -103,6 +105,7 @@ type Server struct {
 	Etcd       string // the address of the server's etcd, for clients; "": it has none
 
 	options   Options
+	written   string // the kubeconfig that the server writes
 	port      int
 	processes []*process
 }
@@ -141,7 +144,10 @@ func Start(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.Dir = dir
-	s := &Server{Kind: o.Kind, options: o, Kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	s := &Server{Kind: o.Kind, options: o, written: filepath.Join(dir, "admin.kubeconfig")}
+	if s.Kubeconfig = s.written; o.Plane != "" {
+		s.Kubeconfig = filepath.Join(dir, o.Plane+".kubeconfig")
+	}
 	if err := os.WriteFile(filepath.Join(dir, "tokens.csv"), tokenFile(), 0o600); err != nil {
 		return nil, err
 	}
@@ -170,7 +176,38 @@ func (s *Server) start() error {
 		return err
 	}
 	s.Ready = time.Since(began)
+	if s.options.Plane != "" {
+		return s.enterPlane()
+	}
 	return nil
+}
+
+// enterPlane makes the plane of the options, if it is not there, and gives the server its address and the kubeconfig
+// that plinth plane prints for it.
+func (s *Server) enterPlane() error {
+	program, err := s.options.Program, error(nil)
+	if program == "" {
+		program, err = Program()
+	}
+	if err != nil {
+		return err
+	}
+	name := s.options.Plane
+	run := func(words ...string) ([]byte, error) {
+		words = append([]string{"plane"}, append(words, "--kubeconfig", s.written)...)
+		return exec.Command(program, words...).CombinedOutput()
+	}
+	text, err := run("kubeconfig", name)
+	if err != nil {
+		if text, err := run("create", name); err != nil {
+			return fmt.Errorf("plinth plane create: %w\n%s", err, text)
+		}
+		if text, err = run("kubeconfig", name); err != nil {
+			return fmt.Errorf("plinth plane kubeconfig: %w\n%s", err, text)
+		}
+	}
+	s.URL += "/clusters/" + name
+	return os.WriteFile(s.Kubeconfig, text, 0o600)
 }
 
 func (s *Server) startReference() error {
@@ -198,7 +235,7 @@ func (s *Server) startPlinth() error {
 	if err != nil {
 		return err
 	}
-	os.Remove(s.Kubeconfig) // a stale one would name the last run's port
+	os.Remove(s.written) // a stale one would name the last run's port
 	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -206,7 +243,7 @@ func (s *Server) startPlinth() error {
 	defer log.Close()
 	// A server that is started again has the same address, for the sake of its clients.
 	args := []string{"serve", "--data-dir", filepath.Join(s.options.Dir, "data"), "--bind-address", "127.0.0.1",
-		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.Kubeconfig,
+		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.written,
 		"--token-auth-file", filepath.Join(s.options.Dir, "tokens.csv")}
 	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.HasPrefix(f, "--controllers") }) {
 		// The reference runs without kube-controller-manager: its new namespaces are empty, and it has no
@@ -229,6 +266,9 @@ func (s *Server) startPlinth() error {
 	}
 	if s.Etcd != "" {
 		args = append(args, "--etcd-servers="+s.Etcd)
+	}
+	if s.options.Plane != "" {
+		args = append(args, "--planes")
 	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -284,7 +324,7 @@ func (s *Server) waitReady(until time.Time) error {
 
 // readKubeconfig reads the address that Plinth has chosen.
 func (s *Server) readKubeconfig() error {
-	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", s.written)
 	if err != nil {
 		return err
 	}
@@ -439,6 +479,9 @@ func RunTarget(t testing.TB, flags ...string) *Server {
 	o := Options{Kind: Target()}
 	if o.Kind == Plinth {
 		o.Flags = flags
+	}
+	if os.Getenv("CONFORMANCE_TARGET") == "plane" {
+		o.Plane = "tested"
 	}
 	return Run(t, o)
 }
