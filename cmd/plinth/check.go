@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plinth/internal/datadir"
+	"plinth/internal/planes"
 	"plinth/internal/planes/kind"
 	"plinth/internal/storage"
 	"plinth/internal/store"
@@ -132,9 +133,8 @@ func (d *dataDir) check(out io.Writer) error {
 	sealed := countSealed(all)
 	fmt.Fprintf(&text, "%s: %d files, %d frames, %d commits, %.1f MB; newest revision %d; %d objects and claims\n", d.store,
 		in.Files, in.Frames, in.Commits, float64(in.Bytes)/1e6, in.Revision, len(in.Versions))
-	if len(in.Planes) > 0 {
-		fmt.Fprintf(&text, "planes besides the first one: %d, with %d objects and claims\n",
-			len(in.Planes), len(all)-len(in.Versions))
+	if n := countPlanes(in); n > 0 {
+		fmt.Fprintf(&text, "planes besides the first one: %d, with %d objects and claims\n", n, len(all)-len(in.Versions))
 	}
 	switch {
 	case sealed > 0 && d.encryption.ConfigFile == "":
@@ -218,10 +218,26 @@ func printFinding(text *strings.Builder, f *filelog.Finding, names map[string]st
 	}
 }
 
+// templateName is how the plane is called with which planes begin. No plane of a user can have this name.
+const templateName = "(template)"
+
+// countPlanes is how many planes of users there are.
+func countPlanes(in *filelog.Inspection) (n int) {
+	for _, p := range in.Planes {
+		if p.ID != planes.Template {
+			n++
+		}
+	}
+	return n
+}
+
 // planeNames are the names of planes by their IDs, as their objects in the first plane say.
 func planeNames(in *filelog.Inspection) map[string]string {
 	names := map[string]string{}
 	for _, v := range in.Versions {
+		if v.Key.Resource == planes.Templates {
+			names[planes.Template] = templateName
+		}
 		if v.Key.Resource != kind.Path || v.Sidecar.Undecrypted {
 			continue
 		}
@@ -363,9 +379,14 @@ func (e *export) versions(d *dataDir, in *filelog.Inspection) ([]*store.Version,
 	if e.plane == "" {
 		return in.Versions, nil
 	}
-	names := planeNames(in)
+	names, wanted := planeNames(in), e.plane
+	for id, name := range names { // a name goes before an ID
+		if name == e.plane {
+			wanted = id
+		}
+	}
 	for _, p := range in.Planes {
-		if p.ID != e.plane && names[p.ID] != e.plane {
+		if p.ID != wanted {
 			continue
 		}
 		if p.Partial {
@@ -375,7 +396,9 @@ func (e *export) versions(d *dataDir, in *filelog.Inspection) ([]*store.Version,
 	}
 	var known []string
 	for _, p := range in.Planes {
-		known = append(known, cmp.Or(names[p.ID], p.ID))
+		if p.ID != planes.Template {
+			known = append(known, cmp.Or(names[p.ID], p.ID))
+		}
 	}
 	slices.Sort(known)
 	more := ""
@@ -411,12 +434,12 @@ func (e *export) write(d *dataDir, in *filelog.Inspection, o filelog.Options, ou
 	if err := in.Write(filepath.Join(e.to, "store"), o); err != nil {
 		return err
 	}
-	planes := ""
-	if len(in.Planes) > 0 {
-		planes = fmt.Sprintf("; planes besides the first one: %d", len(in.Planes))
+	others, flag := "", ""
+	if n := countPlanes(in); n > 0 {
+		others, flag = fmt.Sprintf("; planes besides the first one: %d", n), " --planes"
 	}
-	_, err := fmt.Fprintf(out, "%s has %d objects and claims as of revision %d%s.\n\n  plinth serve --data-dir %s\n", e.to,
-		len(in.Versions), in.Revision, planes, e.to)
+	_, err := fmt.Fprintf(out, "%s has %d objects and claims as of revision %d%s.\n\n  plinth serve --data-dir %s%s\n", e.to,
+		len(in.Versions), in.Revision, others, e.to, flag)
 	return err
 }
 

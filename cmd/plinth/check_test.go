@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"plinth/internal/planes"
 	"plinth/internal/planes/kind"
 	"plinth/internal/server"
 	"plinth/internal/store"
@@ -253,24 +254,29 @@ func TestCheckFindsDamage(t *testing.T) {
 
 // withPlanes adds planes to the store of a data directory: one with the name and ID of each key, which has a ConfigMap
 // with the name of the value.
-func withPlanes(t *testing.T, dir string, planes map[string]string) {
+func withPlanes(t *testing.T, dir string, objects map[string]string) {
 	t.Helper()
 	log, err := filelog.Open(filepath.Join(dir, "store"), filelog.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(store.Config{Log: log, PlaneResources: []string{kind.Path},
+	s, err := store.Open(store.Config{Log: log, PlaneResources: planes.Resources,
 		Describe: func(k store.Key, data []byte) *store.Sidecar { return &store.Sidecar{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(planes)) {
+	template := store.Change{Key: store.Key{Resource: planes.Templates, Name: planes.Template}, Data: []byte(`{}`),
+		Sidecar: &store.Sidecar{UID: planes.Template}, Begin: &store.Begin{Plane: planes.Template}}
+	if _, err := s.Commit(t.Context(), nil, []store.Change{template}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		id := "id-of-" + name
-		inside := store.Change{Key: store.Key{Resource: "/configmaps", Name: "default/" + planes[name]},
-			Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + planes[name] + `"}}`)}
+		inside := store.Change{Key: store.Key{Resource: "/configmaps", Name: "default/" + objects[name]},
+			Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + objects[name] + `"}}`)}
 		if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: kind.Path, Name: name},
 			Data:    []byte(`{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":"` + name + `","uid":"` + id + `"}}`),
-			Sidecar: &store.Sidecar{UID: id}, Begin: &store.Begin{Plane: id, Changes: []store.Change{inside}}}}); err != nil {
+			Sidecar: &store.Sidecar{UID: id}, Begin: &store.Begin{Plane: id, Origin: planes.Template, Changes: []store.Change{inside}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,28 +294,29 @@ func TestCheckAndExportPlanes(t *testing.T) {
 	if _, err := plinth("export", dir, "--plane", "red"); err == nil || !strings.Contains(err.Error(), "has no planes") {
 		t.Errorf("without planes: %v", err)
 	}
-	withPlanes(t, dir, map[string]string{"red": "of-red", "blue": "of-blue"})
+	withPlanes(t, dir, map[string]string{"red": "of-red", "blue": "of-blue", "template": "of-its-own"})
 	said, err := plinth("check", dir)
-	if err != nil || !strings.Contains(said, "planes besides the first one: 2, with 2 objects") {
+	if err != nil || !strings.Contains(said, "planes besides the first one: 3, with 3 objects") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	for _, c := range []struct {
 		plane string
 		want  []string
 	}{{"", []string{"name: first\n", "kind: Plane\n"}}, {"red", []string{"name: of-red\n"}},
-		{"id-of-blue", []string{"name: of-blue\n"}}} {
+		{"id-of-blue", []string{"name: of-blue\n"}}, {"template", []string{"name: of-its-own\n"}}} {
 		args := []string{"export", dir}
 		if c.plane != "" {
 			args = append(args, "--plane", c.plane)
 		}
 		yaml, err := plinth(args...)
-		for _, name := range []string{"name: first\n", "name: of-red\n", "name: of-blue\n", "kind: Plane\n"} {
+		for _, name := range []string{"name: first\n", "name: of-red\n", "name: of-blue\n", "name: of-its-own\n",
+			"kind: Plane\n"} {
 			if err != nil || strings.Contains(yaml, name) != slices.Contains(c.want, name) {
 				t.Errorf("the export of plane %q: %v\n%s", c.plane, err, yaml)
 			}
 		}
 	}
-	for want, args := range map[string][]string{"has no plane green; it has blue, red": {"--plane", "green"},
+	for want, args := range map[string][]string{"has no plane green; it has blue, red, template": {"--plane", "green"},
 		"give one of them": {"--plane", "red", "--to", filepath.Join(t.TempDir(), "x")}} {
 		if _, err := plinth(append([]string{"export", dir}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)
@@ -317,7 +324,8 @@ func TestCheckAndExportPlanes(t *testing.T) {
 	}
 	to := filepath.Join(t.TempDir(), "new")
 	said, err = plinth("export", dir, "--to", to)
-	if err != nil || !strings.Contains(said, "planes besides the first one: 2") {
+	if err != nil || !strings.Contains(said, "planes besides the first one: 3") ||
+		!strings.Contains(said, "--planes\n") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	if yaml, err := plinth("export", to, "--plane", "red"); err != nil || !strings.Contains(yaml, "name: of-red\n") {
@@ -339,7 +347,7 @@ func TestCheckAndExportPlanes(t *testing.T) {
 	}
 	said, err = plinth("check", dir)
 	if codeOf(err) != exitFound || !strings.Contains(said, `the plane "id-of-blue" seems to have begun with it`) ||
-		!strings.Contains(said, "planes besides the first one: 1,") {
+		!strings.Contains(said, "planes besides the first one: 2,") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	if yaml, err := plinth("export", dir, "--plane", "red"); err != nil || !strings.Contains(yaml, "name: of-red\n") {

@@ -131,6 +131,7 @@ var mistakes = []mistake{
 	{"validate kindless.yaml --emulated-version=9.9", "--emulated-version", "9.9"},
 
 	{"check", "needs one data directory", "plinth check DIR"},
+	{"plane create", "needs NAME", "plinth plane create NAME"},
 	{"check none", "none: no such file", "name the --data-dir of a server"},
 	{"check emptydir", "emptydir has no store", "name the --data-dir of a server"},
 	{"check afile", "afile is no directory", "name the --data-dir of a server"},

@@ -152,7 +152,7 @@ func TestPlaneCommands(t *testing.T) {
 	fails(t, "--context is the name of the context that --merge adds", words("plane create x --context y")...)
 	fails(t, `there is no output "jsn": did you mean -o json?`, words("plane list -o jsn")...)
 	fails(t, `there is no command "plane creat": did you mean plinth plane create?`, words("plane creat")...)
-	fails(t, "create needs NAME: plinth create NAME", words("plane create")...)
+	fails(t, "create needs NAME: plinth plane create NAME", words("plane create")...)
 	fails(t, `planes.plinth "none" not found`, words("plane delete none")...)
 	fails(t, `planes.plinth "none" not found`, words("plane kubeconfig none")...)
 

@@ -149,7 +149,7 @@ func arguments(n int, what string) cobra.PositionalArgs {
 			return fmt.Errorf("%s takes %s, and %q is one argument too many; %s --help says more", c.Name(), what,
 				args[n], c.CommandPath())
 		}
-		return fmt.Errorf("%s needs %s: plinth %s", c.Name(), what, c.Use)
+		return fmt.Errorf("%s needs %s: %s%s", c.Name(), what, strings.TrimSuffix(c.CommandPath(), c.Name()), c.Use)
 	}
 }
 

@@ -53,7 +53,7 @@ type Config struct {
 const DefaultIdle = 10 * time.Second
 
 // Resources are the types of the first plane's store whose objects stand for planes.
-var Resources = []string{kind.Path, templates}
+var Resources = []string{kind.Path, Templates}
 
 // Plane is what is known of a plane before it is opened.
 type Plane struct {

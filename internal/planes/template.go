@@ -17,29 +17,29 @@ import (
 	"plinth/object"
 )
 
-// templates is the resource of the first plane's store whose only object stands for the template. It is no type of the
+// Templates is the resource of the first plane's store whose only object stands for the template. It is no type of the
 // API.
 const (
-	templates = "plinth/templates"
-	template  = "template" // its name, and the ID of the plane
+	Templates = "plinth/templates"
+	Template  = "template" // its name, and the ID of the plane
 )
 
 // makeTemplate makes the template if there is none, and brings it up to date: a later version of the program may have
 // other objects. Planes that have begun with an earlier one are brought up to date when they are opened.
 func (p *Planes) makeTemplate(ctx context.Context) error {
 	first := p.config.First.Store
-	k := store.Key{Resource: templates, Name: template}
+	k := store.Key{Resource: Templates, Name: Template}
 	if _, found := first.Get(k); !found {
 		if _, err := first.Commit(ctx, []store.Precondition{store.Absent(k)}, []store.Change{{Key: k, Data: []byte(`{}`),
-			Sidecar: &store.Sidecar{UID: template}, Begin: &store.Begin{Plane: template}}}); err != nil {
+			Sidecar: &store.Sidecar{UID: Template}, Begin: &store.Begin{Plane: Template}}}); err != nil {
 			return err
 		}
 	}
-	s, err := first.Plane(template)
+	s, err := first.Plane(Template)
 	if err != nil {
 		return err
 	}
-	of := Plane{Name: template, UID: template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}
+	of := Plane{Name: Template, UID: Template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}
 	made, _, err := p.make(ctx, of, s)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begi
 	if err != nil {
 		return nil, apierr.NewInternal(err)
 	}
-	b := &store.Begin{Plane: of.UID, Origin: template}
+	b := &store.Begin{Plane: of.UID, Origin: Template}
 	from := of.Spec.From
 	if from == (kind.From{}) {
 		b.Changes, err = p.own(of.Created)
@@ -141,7 +141,7 @@ func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begi
 // own are the objects that a plane has for itself, in the place of those of the template: the system namespaces, whose
 // UIDs programs take for that of the cluster.
 func (p *Planes) own(created time.Time) (changes []store.Change, err error) {
-	s, err := p.config.First.Store.Plane(template)
+	s, err := p.config.First.Store.Plane(Template)
 	if err != nil {
 		return nil, err
 	}

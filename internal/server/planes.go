@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -35,7 +36,7 @@ func (c *Config) planesEgress() (all []netip.Prefix, err error) {
 	for _, text := range c.PlanesEgress {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%q is no prefix of addresses, such as 127.0.0.1/32", text)
 		}
 		all = append(all, prefix)
 	}

@@ -101,3 +101,20 @@ func TestPlanesDomains(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be with planes is refused, and the error names the flag and what it takes.
+//
+// SPEC: BEY-9
+func TestSettingsWithPlanes(t *testing.T) {
+	for want, set := range map[string]func(c *Config){
+		"--planes needs the embedded store":                 func(c *Config) { c.Etcd.Servers = []string{"http://e:1"} },
+		`--planes-egress: "127.0.0.1" is no prefix`:         func(c *Config) { c.PlanesEgress = []string{"127.0.0.1"} },
+		"--planes-domain is for --planes, which is not set": func(c *Config) { c.Planes, c.PlanesDomain = false, "a.example" },
+	} {
+		c := Defaults()
+		c.Planes = true
+		if set(&c); c.validate() == nil || !strings.Contains(c.validate().Error(), want) {
+			t.Errorf("%v, want %q", c.validate(), want)
+		}
+	}
+}
