@@ -100,6 +100,19 @@ func (c *origins) keep(v *store.Version, o *origin) {
 	}
 }
 
+// forget removes the origins of all versions, which outlive the engine if they are those of a plane that is let go.
+func (c *origins) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ; c.count > 0; c.count-- {
+		oldest := &c.kept[c.first]
+		oldest.layout.origin.Store(nil)
+		c.bytes -= oldest.bytes
+		*oldest = originOf{}
+		c.first = (c.first + 1) % keptOrigins
+	}
+}
+
 // LayoutOf is the layout of a stored object. Every sidecar is made by this package, so each has one.
 func LayoutOf(o *Object) *Layout { return o.Sidecar.Extra.(*Layout) }
 

@@ -244,6 +244,9 @@ func (p *Plane) Close() error {
 	p.quit()
 	p.work.Wait()
 	p.Expressions.Close()
+	if p.Engine != nil {
+		p.Engine.Close()
+	}
 	if p.Fairness != nil {
 		p.Fairness.Close()
 	}

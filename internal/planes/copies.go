@@ -28,6 +28,20 @@ var outwards = map[string]func(obj object.Value) (changed, was object.Value){
 	"admissionregistration.k8s.io/validatingwebhookconfigurations": withoutRules,
 	"apiregistration.k8s.io/apiservices":                           withoutService,
 	"apiextensions.k8s.io/customresourcedefinitions":               withoutConversion,
+	"/secrets": withoutToken,
+}
+
+// withoutToken takes the token out of a Secret that has one of a ServiceAccount, or of a node that joins: it is good in
+// the plane that it was copied from, where who reads the copy has no rights. The controller of tokens makes one for the
+// new plane.
+func withoutToken(obj object.Value) (changed, was object.Value) {
+	for typ, member := range map[string]string{"kubernetes.io/service-account-token": "token",
+		"bootstrap.kubernetes.io/token": "token-secret"} {
+		if obj.At("type").Str() == typ && !obj.At("data", member).IsNull() {
+			return obj.With("data", obj.At("data").Without(member)), object.StringOf("a token of another plane")
+		}
+	}
+	return obj, object.Nil
 }
 
 // withoutRules makes webhooks match no request.

@@ -48,7 +48,7 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	p.complete(made.Store, made.Busy)
 	err = made.Close()
 	s.Rest(err == nil)
-	p.current = first.Revision()
+	p.current = s.Revision()
 	return err
 }
 

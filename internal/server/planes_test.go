@@ -293,6 +293,10 @@ spec: {group: example.com, scope: Cluster, names: {plural: widgets, kind: Widget
 webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1:1/"}}}, versions: [
 {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}},
 {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	const secrets = "/api/v1/namespaces/default/secrets"
+	s.want(201, "origin", http.MethodPost, secrets, `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token,
+metadata: {name: token, annotations: {kubernetes.io/service-account.name: default}}, data: {token: b3JpZ2lu}}`)
+	s.want(201, "origin", http.MethodPost, secrets, `{apiVersion: v1, kind: Secret, metadata: {name: other}, data: {token: b3JpZ2lu}}`)
 	at := s.want(200, "origin", http.MethodGet, hooksPath, "").At("metadata", "resourceVersion").Str()
 	s.create("now", "from: {name: origin}")
 	s.create("then", fmt.Sprintf("from: {name: origin, resourceVersion: %q}", at))
@@ -310,6 +314,12 @@ webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1
 			if was == "" || strings.Contains(string(object.AppendJSON(nil, obj.At(left...))), was) {
 				t.Errorf("in plane %s, %s has %s, and was %s", plane, path, object.AppendJSON(nil, obj.At(left...)), was)
 			}
+		}
+		if token := s.want(200, plane, http.MethodGet, secrets+"/token", "").At("data", "token").Str(); token == "b3JpZ2lu" {
+			t.Errorf("the plane %s has a token of its origin", plane)
+		}
+		if s.want(200, plane, http.MethodGet, secrets+"/other", "").At("data", "token").Str() != "b3JpZ2lu" {
+			t.Errorf("in plane %s a Secret is not as it was", plane)
 		}
 		// Its owner writes what it was once more.
 		was := s.want(200, plane, http.MethodGet, hooksPath+"/w", "").At("metadata", "annotations", "plinth/off").Str()
