@@ -268,7 +268,7 @@ func (s *Server) startPlinth() error {
 		args = append(args, "--etcd-servers="+s.Etcd)
 	}
 	if s.options.Plane != "" {
-		args = append(args, "--planes")
+		args = append(args, "--planes", "--planes-egress=127.0.0.0/8") // the webhooks of tests are there
 	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -458,6 +458,9 @@ func Run(t testing.TB, o Options) *Server {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+	if o.Kind == Plinth && o.Plane == "" && os.Getenv("CONFORMANCE_TARGET") == "plane" {
+		o.Plane = "tested"
+	}
 	s, err := Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -479,9 +482,6 @@ func RunTarget(t testing.TB, flags ...string) *Server {
 	o := Options{Kind: Target()}
 	if o.Kind == Plinth {
 		o.Flags = flags
-	}
-	if os.Getenv("CONFORMANCE_TARGET") == "plane" {
-		o.Plane = "tested"
 	}
 	return Run(t, o)
 }
