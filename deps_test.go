@@ -206,7 +206,8 @@ var allowed = map[string][]string{
 	"internal/background": {},
 	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/console", "internal/datadir",
 		"internal/etcdstub", "internal/expiry", "internal/kubeconfig", "internal/occupant", "internal/plane",
-		"internal/planes", "internal/planes/kind", "internal/product", "internal/server", "internal/storage", "internal/store",
+		"internal/planes", "internal/planes/kind", "internal/product", "internal/server", "internal/storage",
+		"internal/store",
 		"internal/store/filelog", "internal/systemd", "merge", "object", "plinthtest", "schema"},
 
 	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine",

@@ -276,7 +276,8 @@ func withPlanes(t *testing.T, dir string, objects map[string]string) {
 			Data: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + objects[name] + `"}}`)}
 		if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: kind.Path, Name: name},
 			Data:    []byte(`{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":"` + name + `","uid":"` + id + `"}}`),
-			Sidecar: &store.Sidecar{UID: id}, Begin: &store.Begin{Plane: id, Origin: planes.Template, Changes: []store.Change{inside}}}}); err != nil {
+			Sidecar: &store.Sidecar{UID: id},
+			Begin:   &store.Begin{Plane: id, Origin: planes.Template, Changes: []store.Change{inside}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
