@@ -49,12 +49,15 @@ func New(c Config) *Engine {
 }
 
 // splitKey splits the name in a key into namespace and name. A name cannot contain "/", so one without it is that of a
-// cluster-scoped object.
+// cluster-scoped object. In a store of all planes (store.Across) the name of the plane is behind it, which is left out.
 func splitKey(name string) (namespace, base string) {
-	if namespace, base, ok := strings.Cut(name, "/"); ok {
-		return namespace, base
+	if i := strings.IndexByte(name, '/'); i >= 0 {
+		namespace, name = name[:i], name[i+1:]
 	}
-	return "", name
+	if i := strings.IndexByte(name, 0); i >= 0 {
+		name = name[:i]
+	}
+	return namespace, name
 }
 
 // Close lets go what the engine keeps of versions, which may outlive it. Nobody uses the engine any more.

@@ -211,8 +211,10 @@ func (s *selection) matchesStored(v *store.Version) (selected, decided bool) {
 	if s.all() {
 		return true, true
 	}
-	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
-		return false, true
+	if s.name != "" {
+		if _, name := splitKey(v.Key.Name); name != s.name {
+			return false, true
+		}
 	}
 	if v.Sidecar.Unreadable != nil {
 		return true, true

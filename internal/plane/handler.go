@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/aggregation"
 	"plinth/internal/builtin"
 	"plinth/internal/console"
 	"plinth/internal/discovery"
+	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/impersonation"
@@ -83,7 +85,28 @@ func (p *Plane) newHandler() (err error) {
 		page.API = api
 	}
 	p.handler = api
+	p.http = c
 	return nil
+}
+
+// Reader makes a handler that answers reads of another engine's objects as the plane answers those of its own: it has
+// the same users, limits, metrics and audit, and no pages or other servers. Those may read who may do what is asked,
+// whose user is left out; why is told to the others.
+func (p *Plane) Reader(e *engine.Engine, asked access.Attributes, why string) (http.Handler, error) {
+	c := p.http
+	c.Engine, c.EncodedBytes = e, 4<<20
+	c.Authorizer = access.AuthorizerFunc(func(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
+		asked := asked
+		asked.User = a.User
+		decision, reason, err := p.config.Authority.Authorize(ctx, &asked)
+		if decision != access.Allow {
+			reason = why
+		}
+		return decision, reason, err
+	})
+	c.Backends, c.Handlers, c.Pages, c.Checks, c.Console = nil, nil, nil, nil, nil
+	c.Statusz, c.Flagz = nil, nil
+	return httpapi.New(c)
 }
 
 // readable returns an error if an object cannot be read that decides on requests: a policy, a webhook configuration, a

@@ -28,6 +28,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/fairness"
 	"plinth/internal/gotypes"
+	"plinth/internal/httpapi"
 	"plinth/internal/initial"
 	"plinth/internal/nodes"
 	"plinth/internal/planes/kind"
@@ -59,6 +60,7 @@ type Plane struct {
 	quotas      *controller.ResourceQuotas
 	nodes       *nodes.Nodes
 	handler     http.Handler
+	http        httpapi.Config // of handler
 	busy        pace.Busy
 	follow      []func(context.Context) // what runs until the plane closes, besides the controllers
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.

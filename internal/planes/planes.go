@@ -84,6 +84,7 @@ type Planes struct {
 	closing context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
+	across  across
 }
 
 // opened is a plane that is open, or is being opened or closed.
@@ -110,7 +111,7 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 		c.Idle = DefaultIdle
 	}
 	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
-		begun: map[string]bool{}, records: map[string]*record{}}
+		begun: map[string]bool{}, records: map[string]*record{}, across: across{types: map[string]*acrossType{}}}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)
@@ -127,7 +128,7 @@ func (p *Planes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "":
 		p.config.First.Handler().ServeHTTP(w, r)
 	case name == route.All:
-		p.refuse(w, r, apierr.NewNoSuchPath())
+		p.serveAll(w, inner)
 	default:
 		p.serve(name, w, inner)
 	}
@@ -402,6 +403,7 @@ func (p *Planes) rest() {
 		for _, o := range p.all() {
 			p.close(o, false)
 		}
+		p.restTypes(false)
 	}
 }
 
@@ -487,4 +489,5 @@ func (p *Planes) Close() {
 	for _, o := range p.all() {
 		p.close(o, true)
 	}
+	p.restTypes(true)
 }

@@ -98,6 +98,7 @@ type sequencer struct {
 	growth    int64 // bytes of changes since the last checkpoint
 	layered   int64 // bytes of the layers of the last checkpoint
 	resealing bool  // a checkpoint is due whatever the growth, see Store.Reseal
+	across    map[*Across]struct{}
 
 	plans    *btree.BTreeG[plan] // when the writers have to delete what has expired
 	expiring alarm               // deletes the versions that have expired; seq guards expiring.at
@@ -523,10 +524,19 @@ func (w *sequencer) publish(commits []*Commit) {
 		}
 		last := commits[n-1]
 		w.writers[last.Plane].publish(commits[:n])
+		for a := range w.across {
+			a.commits(commits[:n])
+		}
 		if last.Begins != nil {
 			w.begin(last.Begins, last.Revision)
+			for a := range w.across {
+				a.begins(last)
+			}
 		}
 		if last.Ends != "" {
+			for a := range w.across {
+				a.ends(last)
+			}
 			w.end(last.Ends)
 		}
 		commits = commits[n:]

@@ -49,6 +49,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	fakeClock bool // Now was given
+	across    bool // it is the configuration of an Across
 }
 
 // validate checks the configuration and sets the defaults.
@@ -324,7 +325,8 @@ func (s *State) checkCommit(c *Commit) {
 	last := c.First()
 	for i, r := range c.Records {
 		if r.Revision < last || r.Revision > c.Revision ||
-			r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
+			r.New != nil && (r.New.Revision != r.Revision && !s.config.across || r.New.Revision > r.Revision ||
+				r.New.Sidecar == nil) {
 			invariants.Fail("store: commit %d to %d: record %d of %s is of %d, after %d",
 				c.First(), c.Revision, i, r.Key, r.Revision, last)
 		}
