@@ -1,9 +1,12 @@
 package planes
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -21,6 +24,9 @@ import (
 // those of one that ends are DELETED, each once. A watch that resumes from the resourceVersion of an object with which
 // a plane has begun, which may be an old one, may see events again, or is told to list again (410).
 //
+// A list as a watch (sendInitialEvents) is refused, whereupon client-go lists: its reflector collects such a list by
+// namespace and name alone, so that of the objects of all planes with one name it would keep a single one.
+//
 // The answers come from the ordinary handler, engine and store, over an Across of the store for each type that somebody
 // reads. It is made by the first request, and stays until nobody has used it for as long as history is kept.
 //
@@ -30,6 +36,8 @@ import (
 
 // ofPlane is the annotation that names the plane of an object.
 const ofPlane = "kcp.io/cluster"
+
+const sendInitial = "sendInitialEvents"
 
 // acrossIdle is how long an Across stays that nobody uses: a watch that is resumed later than the history reaches back
 // has to list again in any case.
@@ -67,6 +75,10 @@ func (p *Planes) serveAll(w http.ResponseWriter, r *http.Request) {
 	case asked.Verb != "list" && asked.Verb != "watch" || asked.Subresource != "":
 		p.refuse(w, r, apierr.NewMethodNotAllowed())
 		return
+	case asked.Verb == "watch" && r.URL.Query().Has(sendInitial):
+		p.refuse(w, r, apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: "ListOptions"}, "", field.ErrorList{
+			field.Forbidden(field.NewPath(sendInitial), sendInitial+" is forbidden across planes")}))
+		return
 	}
 	t, err := p.useType(resource)
 	if err != nil {
@@ -96,6 +108,11 @@ func (p *Planes) useType(r *engine.Resource) (*acrossType, error) {
 	err := t.made()
 	if err != nil {
 		p.releaseType(t)
+		p.across.mu.Lock()
+		defer p.across.mu.Unlock()
+		if p.across.types[path] == t {
+			delete(p.across.types, path) // the next request tries again
+		}
 		return nil, err
 	}
 	return t, nil
@@ -111,7 +128,7 @@ func (p *Planes) makeType(t *acrossType, path string) error {
 	handler, err := first.Reader(engine.New(engine.Config{Store: all.Store, Registry: first.Registry, Now: p.config.Now}),
 		kind.AccessTo(""), "that takes the verb access on all planes")
 	if err != nil {
-		return err
+		return errors.Join(err, all.Close())
 	}
 	p.across.mu.Lock()
 	defer p.across.mu.Unlock()

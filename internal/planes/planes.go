@@ -14,6 +14,8 @@
 //
 // A new plane begins with what a server makes in an empty store. The template has that: a plane which the process
 // brings up to date at its start, and which nobody can reach.
+//
+// A type can be listed and watched in all planes at once (across.go).
 package planes
 
 import (

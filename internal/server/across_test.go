@@ -103,6 +103,7 @@ func TestAcross(t *testing.T) {
 	}{
 		{404, http.MethodGet, "/api"}, {404, http.MethodGet, "/openapi/v2"},
 		{404, http.MethodGet, "/apis/example.org/v1/things"},
+		{422, http.MethodGet, "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"},
 		{404, http.MethodGet, planesPath}, {405, http.MethodGet, planeMaps + "/own"}, {405, http.MethodPost, planeMaps},
 		{405, http.MethodDelete, planeMaps + "/own"}, {405, http.MethodDelete, planeMaps},
 		{405, http.MethodPatch, planeMaps + "/own"}, {405, http.MethodPut, planeMaps + "/own"},
@@ -286,7 +287,8 @@ func TestAcrossFollows(t *testing.T) {
 			watched++
 		}
 	}
-	if all := s.want(200, "", http.MethodGet, "/clusters/*"+planeMaps, "").At("items").Len(); watched != now || all != now {
+	all := s.want(200, "", http.MethodGet, "/clusters/*"+planeMaps, "").At("items").Len()
+	if watched != now || all != now {
 		t.Errorf("%d objects were watched, the planes have %d, and all together %d", watched, now, all)
 	}
 	// What is older than what was followed from is answered with 410, as an event.
