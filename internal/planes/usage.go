@@ -140,14 +140,14 @@ func (p *Planes) Page() http.Handler {
 	})
 }
 
-// named is a plane and what it costs.
-type named struct {
+// sized is a plane and what it costs.
+type sized struct {
 	name string
 	kind.Usage
 }
 
 func (p *Planes) report() string {
-	var all []named
+	var all []sized
 	sn, err := p.config.First.Store.Snapshot(0)
 	if err != nil {
 		return err.Error() + "\n"
@@ -155,7 +155,7 @@ func (p *Planes) report() string {
 	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
 		if s, err := p.config.First.Store.Plane(v.Sidecar.UID); err == nil {
 			p.mu.Lock()
-			all = append(all, named{v.Key.Name, p.usage(s)})
+			all = append(all, sized{v.Key.Name, p.usage(s)})
 			p.mu.Unlock()
 		}
 		return true
@@ -170,7 +170,7 @@ func (p *Planes) report() string {
 		{"requests since the start", func(u kind.Usage) int64 { return u.Requests }},
 		{"bytes of memory that no other plane has", func(u kind.Usage) int64 { return u.Memory }},
 	} {
-		slices.SortFunc(all, func(a, b named) int {
+		slices.SortFunc(all, func(a, b sized) int {
 			return cmp.Or(cmp.Compare(by.of(b.Usage), by.of(a.Usage)), cmp.Compare(a.name, b.name))
 		})
 		fmt.Fprintf(&text, "\nmost %s:\n", by.what)
