@@ -107,8 +107,8 @@ func TestPlanesDomains(t *testing.T) {
 // SPEC: BEY-9
 func TestSettingsWithPlanes(t *testing.T) {
 	for want, set := range map[string]func(c *Config){
-		"--planes needs the embedded store":                 func(c *Config) { c.Etcd.Servers = []string{"http://e:1"} },
-		`--planes-egress: "127.0.0.1" is no prefix`:         func(c *Config) { c.PlanesEgress = []string{"127.0.0.1"} },
+		"--planes needs the embedded store":         func(c *Config) { c.Etcd.Servers = []string{"http://e:1"} },
+		`--planes-egress: "127.0.0.1" is no prefix`: func(c *Config) { c.PlanesEgress = []string{"127.0.0.1"} },
 		"--planes-domain is for --planes, which is not set": func(c *Config) {
 			c.Planes, c.PlanesDomain = false, "a.example"
 		},
