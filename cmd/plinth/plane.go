@@ -524,7 +524,7 @@ func planeDeleteCommand() *cobra.Command {
 		Example: "  plinth plane delete pr-1\n  plinth plane delete pr-1 pr-2 --wait --contexts",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("delete needs the names of planes: plinth plane delete NAME...")
+				return errors.New("delete needs the names of planes, as in: plinth plane delete NAME")
 			}
 			return nil
 		},

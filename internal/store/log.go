@@ -49,8 +49,6 @@ type Beginning struct {
 	Seals   []*Seal // as Commit.Seals
 }
 
-func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
-
 // FirstRevision is that of an empty store; the first commit begins with the one after it. It is not 0, which has a
 // special meaning in the API.
 const FirstRevision = 1
