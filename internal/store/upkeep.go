@@ -147,6 +147,7 @@ func (w *sequencer) compactor() {
 		if broken {
 			continue
 		}
+		w.window.drop(w.config.Now())
 		horizon, c := w.checkpoint(enough)
 		if err := w.log.Compact(horizon, c); err != nil && !isClosing(w.quit) {
 			w.config.Logger.Error("the log could not be compacted; it goes on growing until that works",

@@ -133,9 +133,26 @@ func (w *window) due() time.Time {
 	return time.Unix(0, due)
 }
 
-// age drops the history that has left the window by now in all states, and sets the alarm for the next time. If the
-// horizon has moved, the compactor is notified, which may remove segments of the log.
+// age drops the history that has left the window by now, and sets the alarm for the next time. If the horizon has
+// moved, the compactor is notified, which may remove segments of the log.
 func (w *window) age(now time.Time) {
+	moved := w.drop(now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if moved {
+		notify(w.trimmed)
+	}
+	// Not sooner than a tick from now: on a busy server marks leave the window all the time.
+	next := w.due()
+	if soon := now.Add(w.tick()); !next.IsZero() && next.Before(soon) {
+		next = soon
+	}
+	w.alarm.at = next
+}
+
+// drop drops the history that has left the window by now in all states, and says whether there was any. The compactor
+// calls it, too: commits move the horizon between two ticks.
+func (w *window) drop(now time.Time) (moved bool) {
 	w.mu.Lock()
 	w.mark(w.newest, now.UnixNano())
 	w.trim(now.UnixNano())
@@ -153,16 +170,9 @@ func (w *window) age(now time.Time) {
 	if invariants.Enabled {
 		w.check()
 	}
-	if horizon > w.dropped {
-		w.dropped = horizon
-		notify(w.trimmed)
-	}
-	// Not sooner than a tick from now: on a busy server marks leave the window all the time.
-	next := w.due()
-	if soon := now.Add(w.tick()); !next.IsZero() && next.Before(soon) {
-		next = soon
-	}
-	w.alarm.at = next
+	moved = horizon > w.dropped
+	w.dropped = max(w.dropped, horizon)
+	return moved
 }
 
 // join adds a state that has something to forget: a feed without records. The caller holds the state's lock.

@@ -143,8 +143,8 @@ func TestRenamedFiles(t *testing.T) {
 		{newest, newest + ".tmp", newest + " is missing"}, // and the file is not removed as an unfinished one
 		{newest, newest + ".old", newest + " is missing"},
 		{middle, middle + ".old", middle + " is missing"},
-		{newest, "00000000000000009999.log", "00000000000000009999.log is damaged"},
-		{middle, "00000000000000009999.log", "00000000000000009999.log is damaged"},
+		{newest, "00000000099999999999.log", "00000000099999999999.log is damaged"},
+		{middle, "00000000099999999999.log", "00000000099999999999.log is damaged"},
 		{im.files(".base")[0], "00000000000000000003.base", im.files(".base")[0] + " is missing"},
 		{"MANIFEST", "MANIFEST.tmp", "MANIFEST is missing"},
 	} {
