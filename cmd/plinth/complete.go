@@ -67,19 +67,9 @@ func completeObjects(kubeconfigs []string, namespace, word string) ([]string, co
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames are the names of the objects of a type, at most 500: nobody looks for one among more.
-func completeNames(kubeconfigs []string, namespace, kind string) (all []string) {
-	c, err := connect(kubeconfigs)
-	if err != nil {
-		return nil
-	}
-	c.client.Timeout = completeTimeout
-	path, err := c.find(kind, "", namespace)
-	if err != nil {
-		return nil
-	}
-	text, err := c.get(strings.TrimSuffix(path, "/")+"?limit=500",
-		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+// names are the names of the objects of a type with this path, at most 500; none if they cannot be had.
+func (c *remote) names(path string) (all []string) {
+	text, err := c.get(path+"?limit=500", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	if err != nil {
 		return nil
 	}
@@ -91,6 +81,20 @@ func completeNames(kubeconfigs []string, namespace, kind string) (all []string) 
 		all = append(all, item.At("metadata", "name").Str())
 	}
 	return all
+}
+
+// completeNames are the names of the objects of a type, at most 500: nobody looks for one among more.
+func completeNames(kubeconfigs []string, namespace, kind string) []string {
+	c, err := connect(kubeconfigs)
+	if err != nil {
+		return nil
+	}
+	c.client.Timeout = completeTimeout
+	path, err := c.find(kind, "", namespace)
+	if err != nil {
+		return nil
+	}
+	return c.names(strings.TrimSuffix(path, "/"))
 }
 
 // types are the names of the types that can be listed, with their group where a name is that of several.

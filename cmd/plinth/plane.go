@@ -590,22 +590,11 @@ func finalizersOf(obj object.Value) string {
 }
 
 // completePlanes are the names of planes, at most 500.
-func completePlanes(files []string) (all []string) {
+func completePlanes(files []string) []string {
 	s, err := planesAt(files)
 	if err != nil {
 		return nil
 	}
 	s.client.Timeout = completeTimeout
-	text, err := s.get(planesPath+"?limit=500", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-	if err != nil {
-		return nil
-	}
-	parsed, err := object.ParseJSON(text)
-	if err != nil {
-		return nil
-	}
-	for _, item := range parsed.Value.At("items").Items() {
-		all = append(all, item.At("metadata", "name").Str())
-	}
-	return all
+	return s.names(planesPath)
 }

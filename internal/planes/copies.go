@@ -11,6 +11,9 @@ import (
 // off is the annotation of objects that were copied with a plane and do nothing there: what they were, as JSON.
 const off = "plinth/off"
 
+// longestOff bounds the annotation: all those of an object may have 256 KiB, or it cannot be updated any more.
+const longestOff = 64 << 10
+
 // nowhere is a host that no resolver finds (RFC 6761), and noService a service that does not exist.
 const (
 	nowhere   = "https://copied-with-the-plane.invalid/"
@@ -73,9 +76,10 @@ func withoutConversion(obj object.Value) (changed, was object.Value) {
 	if config.IsNull() {
 		return obj, object.Nil
 	}
-	there := object.Fields("url", object.StringOf(nowhere))
-	if bundle := config.At("caBundle"); !bundle.IsNull() {
-		there = there.With("caBundle", bundle)
+	// What it has of the two stays the one that it has: a manifest that is applied once more leaves the other as it is.
+	there := config.With("url", object.StringOf(nowhere))
+	if !config.At("service").IsNull() {
+		there = config.WithAt(object.StringOf(noService), "service", "name")
 	}
 	return obj.WithAt(there, "spec", "conversion", "webhook", "clientConfig"), config
 }
@@ -105,7 +109,18 @@ func copied(of *store.State, v *store.Version, turnOff func(object.Value) (chang
 	if was.IsNull() {
 		return nil
 	}
-	changed = changed.WithAt(object.StringOf(string(object.AppendJSON(nil, was))), "metadata", "annotations", off)
-	data, _ := object.AppendStored(nil, changed)
+	data, _ := object.AppendStored(nil, marked(changed, was))
 	return []store.Change{{Key: v.Key, Data: data, Sidecar: of.Describe(v.Key, data, time.Time{}, v.Sidecar.Form)}}
+}
+
+// marked is an object with the annotation that says what it was.
+func marked(obj, was object.Value) object.Value {
+	text := was.Str()
+	if was.Kind() != object.String {
+		text = string(object.AppendJSON(nil, was))
+	}
+	if len(text) > longestOff {
+		text = "too long to be kept here"
+	}
+	return obj.WithAt(object.StringOf(text), "metadata", "annotations", off)
 }

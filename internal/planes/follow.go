@@ -28,13 +28,19 @@ func (p *Planes) follow() {
 	}
 }
 
+// ending is when the time of a plane is over. Another plane of the same name may be there by then.
+type ending struct {
+	uid string
+	at  time.Time
+}
+
 func (p *Planes) followOnce() error {
 	s := p.config.First.Store
 	sn, err := s.Snapshot(0)
 	if err != nil {
 		return err
 	}
-	ends := map[string]time.Time{} // by name, of planes with a time to live
+	ends := map[string]ending{} // by name, of planes with a time to live
 	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
 		p.changed(v, ends)
 		return true
@@ -48,7 +54,7 @@ func (p *Planes) followOnce() error {
 		next := p.expire(ends)
 		ctx, cancel := p.closing, context.CancelFunc(func() {})
 		if !next.IsZero() {
-			ctx, cancel = context.WithTimeout(p.closing, time.Until(next))
+			ctx, cancel = context.WithTimeout(p.closing, next.Sub(p.config.Now()))
 		}
 		records, err := c.Next(ctx)
 		cancel()
@@ -67,7 +73,7 @@ func (p *Planes) followOnce() error {
 }
 
 // changed takes note of what an object says of its plane.
-func (p *Planes) changed(v *store.Version, ends map[string]time.Time) {
+func (p *Planes) changed(v *store.Version, ends map[string]ending) {
 	p.mu.Lock()
 	_, open := p.open[v.Sidecar.UID]
 	p.mu.Unlock()
@@ -85,7 +91,7 @@ func (p *Planes) changed(v *store.Version, ends map[string]time.Time) {
 	delete(ends, v.Key.Name)
 	if obj, err := engine.ObjectOf(v); err == nil {
 		if at, ok := kind.Expires(obj); ok && !v.Sidecar.Deleting {
-			ends[v.Key.Name] = at
+			ends[v.Key.Name] = ending{v.Sidecar.UID, at}
 		}
 	}
 }
@@ -104,19 +110,19 @@ func (p *Planes) end(uid string) {
 
 // expire deletes the planes whose time is over, as a client would: with finalizers they stay until these are gone. It
 // returns when the next one is due, or when to try again.
-func (p *Planes) expire(ends map[string]time.Time) (next time.Time) {
+func (p *Planes) expire(ends map[string]ending) (next time.Time) {
 	now := p.config.Now()
 	first := p.config.First
-	for name, at := range ends {
-		if at.After(now) {
-			if next.IsZero() || at.Before(next) {
-				next = at
+	for name, end := range ends {
+		if end.at.After(now) {
+			if next.IsZero() || end.at.Before(next) {
+				next = end.at
 			}
 			continue
 		}
 		rq := &engine.Request{Resource: first.Registry.Builtin().Find(kind.Group, kind.Version, kind.Plural), Name: name}
-		_, err := first.Engine.Delete(p.closing, rq, engine.DeleteOptions{})
-		if err == nil || apierr.Is(err, apierr.NotFound) {
+		_, err := first.Engine.Delete(p.closing, rq, engine.DeleteOptions{PreconditionUID: end.uid})
+		if err == nil || apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { // it is gone, or another one
 			delete(ends, name)
 			continue
 		}

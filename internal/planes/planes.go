@@ -154,6 +154,9 @@ func (p *Planes) serve(name string, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.release(o)
+	p.mu.Lock()
+	o.record.requests++
+	p.mu.Unlock()
 	o.plane.Handler().ServeHTTP(w, r)
 }
 
@@ -199,11 +202,13 @@ func (p *Planes) known(v *store.Version) (*opened, error) {
 	}
 	o := p.open[v.Sidecar.UID]
 	if o != nil && o.version.Revision >= v.Revision {
-		o.record.requests++
 		return o, nil
 	}
 	of, err := describe(v)
-	if err != nil {
+	if err == nil {
+		err = p.limit(of)
+	}
+	if err != nil { // also for a plane that has ended since it was found: it gets no entry
 		return nil, err
 	}
 	if o == nil {
@@ -214,13 +219,12 @@ func (p *Planes) known(v *store.Version) (*opened, error) {
 			p.records[of.UID] = o.record
 		}
 	}
-	o.record.requests++
 	o.Plane, o.version = of, v
 	if o.share != nil {
 		o.share.SetWeight(int(of.Spec.Weight))
 		o.share.SetRequests(Requests(of.Spec))
 	}
-	return o, p.limit(of)
+	return o, nil
 }
 
 // Requests is the limit of requests of a plane, for its share; 0: none.
@@ -290,7 +294,7 @@ func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, *fairne
 		return nil, nil, fmt.Errorf("the plane %s cannot be opened: %w", of.Name, err)
 	}
 	p.mu.Lock()
-	p.begun[of.UID] = true
+	p.begun[of.UID] = !of.Spec.ReadOnly
 	p.mu.Unlock()
 	made.Run(nil)
 	return made, share, nil
@@ -315,13 +319,13 @@ func (p *Planes) make(ctx context.Context, of Plane, s *store.Store) (*plane.Pla
 	return made, config.Limits.Share, err
 }
 
-// begins says what is to be made in a plane that is opened: nothing if this process has done so before, and little if
-// it has begun with the template as it is.
+// begins says what is to be made in a plane that is opened: nothing if this process has done so before or nothing may
+// be written, and little if it has begun with the template as it is.
 func (p *Planes) begins(of Plane) plane.Begin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.begun[of.UID]:
+	case p.begun[of.UID], of.Spec.ReadOnly:
 		return plane.BeginNone
 	case of.Spec.From == (kind.From{}) && p.current > 0 && of.revision > p.current:
 		return plane.BeginSelf
@@ -442,16 +446,6 @@ func (p *Planes) close(o *opened, end bool) {
 		p.config.Logger.Error("a plane was not closed well", "plane", o.Name, "error", err)
 	}
 	s.Rest(!end)
-}
-
-// CloseAll closes the planes that nobody uses now.
-func (p *Planes) CloseAll() {
-	for _, o := range p.all() {
-		o.mu.Lock()
-		o.last = time.Time{}
-		o.mu.Unlock()
-		p.close(o, false)
-	}
 }
 
 // Figures are figures about planes.

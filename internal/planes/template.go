@@ -24,6 +24,10 @@ const (
 	Template  = "template" // its name, and the ID of the plane
 )
 
+// templateCreated is the time from which on the certificates of the template are valid, which no client ever sees. It
+// is always the same one, so that what the template publishes of them does not change with each start.
+var templateCreated = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // makeTemplate makes the template if there is none, and brings it up to date: a later version of the program may have
 // other objects. Planes that have begun with an earlier one are brought up to date when they are opened.
 func (p *Planes) makeTemplate(ctx context.Context) error {
@@ -39,7 +43,7 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	of := Plane{Name: Template, UID: Template, Created: p.config.Now(), Spec: kind.Spec{Weight: 1}}
+	of := Plane{Name: Template, UID: Template, Created: templateCreated, Spec: kind.Spec{Weight: 1}}
 	made, _, err := p.make(ctx, of, s)
 	if err != nil {
 		return err

@@ -33,7 +33,8 @@ const (
 // record is what this process knows of a plane since it has used it first.
 type record struct {
 	requests int64
-	written  kind.Usage // in the status of its object
+	written  kind.Usage // in the status of its object, if read is set
+	read     bool
 }
 
 // usage is what a plane has and costs. The caller holds mu.
@@ -77,6 +78,11 @@ func (p *Planes) writeUsage(ctx context.Context, most int) {
 			r = &record{}
 			p.records[v.Sidecar.UID] = r
 		}
+		if !r.read { // the process has begun since, and has not written it yet
+			if obj, err := engine.ObjectOf(v); err == nil {
+				r.written, r.read = kind.UsageOf(obj.At("status")), true
+			}
+		}
 		is := p.usage(s)
 		differs := differ(r.written, is)
 		p.mu.Unlock()
@@ -90,7 +96,7 @@ func (p *Planes) writeUsage(ctx context.Context, most int) {
 			return ctx.Err() == nil
 		}
 		p.mu.Lock()
-		r.written = is
+		r.written, r.read = is, true
 		p.mu.Unlock()
 		most--
 		return most > 0 && ctx.Err() == nil
@@ -100,7 +106,8 @@ func (p *Planes) writeUsage(ctx context.Context, most int) {
 // differ says whether a status is out of date: by an object, by a tenth of the bytes, or by twice the requests.
 func differ(written, is kind.Usage) bool {
 	apart := func(a, b int64) bool { return a > b+b/10 || b > a+a/10 }
-	return written.Objects != is.Objects || apart(written.Bytes, is.Bytes) || is.Requests > 2*written.Requests
+	return written.Objects != is.Objects || apart(written.Bytes, is.Bytes) || is.Requests > 2*written.Requests ||
+		is.Requests < written.Requests // the process has begun anew
 }
 
 // writeStatus writes what a plane has and costs into its object.

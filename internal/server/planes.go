@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"plinth/internal/admission"
 	"plinth/internal/authz"
 	"plinth/internal/egress"
 	"plinth/internal/fairness"
@@ -141,6 +142,8 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 		delete(c.Admission.Configurations, plugin) // with credentials for hosts
 	}
 	c.EndpointsOnly, c.Egress = true, s.egress
+	// The owner of a plane chooses the names of webhooks, policies and APIServices, which are labels there.
+	c.Admission.Metrics, c.Unavailable = admission.Metrics{}, nil
 	if of.Spec.From != (kind.From{}) {
 		c.Accounts.BootstrapAfter = of.Created // those that were copied are of the other plane
 	}

@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
+	"plinth/internal/planes"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -103,7 +104,9 @@ func (s *planesServer) restarted() *planesServer {
 	if err := s.Close(); err != nil {
 		s.t.Fatal(err)
 	}
-	c.Listener = nil
+	if c.Listener != nil {
+		c.Listener = newPipes()
+	}
 	again, err := Start(context.Background(), c)
 	if err != nil {
 		s.t.Fatal(err)
@@ -189,11 +192,10 @@ func TestPlaneFromAnother(t *testing.T) {
 //
 // SPEC: BEY-10
 func TestPlaneLimits(t *testing.T) {
-	s := startPlanes(t, nil)
+	s := startPlanes(t, func(c *Config) { c.Controllers = nil }) // so that nobody else writes
 	made := s.create("a", "")
 	uid := made.At("metadata", "uid").Str()
-	s.want(200, "a", http.MethodGet, planeMaps, "")
-	within(t, "the controllers of the plane have nothing to do", func() bool { return s.settled(uid) })
+	s.want(200, "a", http.MethodGet, planeMaps, "") // which makes what the plane says of itself
 	of, err := s.plane.Store.Plane(uid)
 	if err != nil {
 		t.Fatal(err)
@@ -213,17 +215,6 @@ func TestPlaneLimits(t *testing.T) {
 	s.want(200, "a", http.MethodGet, planeMaps+"/one", "")
 	limit(`"readOnly":false`)
 	s.want(200, "a", http.MethodDelete, planeMaps+"/one", "")
-}
-
-// settled says whether nothing has happened in a plane for a moment.
-func (s *planesServer) settled(uid string) bool {
-	of, err := s.plane.Store.Plane(uid)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	before := of.Revision()
-	time.Sleep(50 * time.Millisecond)
-	return of.Revision() == before
 }
 
 // A plane with a time to live is deleted when it is over.
@@ -268,6 +259,47 @@ func TestIdlePlanes(t *testing.T) {
 		if v := s.want(200, name, http.MethodGet, planeMaps+"/own", ""); v.At("data", "value").Str() != name {
 			t.Errorf("%s has %s", name, object.AppendObject(nil, v))
 		}
+	}
+}
+
+// A plane to which nobody may write can be read, also after a restart; and written to when that is allowed.
+//
+// SPEC: BEY-10
+func TestReadOnlyPlane(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.create("origin", "")
+	s.want(201, "origin", http.MethodPost, planeMaps, mapOf("one", "1"))
+	// Something is missing that a plane has when it begins, as after an upgrade.
+	s.want(200, "origin", http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:basic-user", "")
+	s.create("copy", "from: {name: origin}, readOnly: true")
+	for range 2 {
+		s.want(200, "copy", http.MethodGet, planeMaps+"/one", "")
+		s.want(403, "copy", http.MethodPost, planeMaps, mapOf("two", "1"))
+		s.want(403, "copy", http.MethodDelete, planeMaps+"/one", "")
+		s = s.restarted()
+	}
+	s.want(200, "", http.MethodPatch, planesPath+"/copy", `{"spec":{"readOnly":false}}`)
+	s.want(201, "copy", http.MethodPost, planeMaps, mapOf("two", "1"))
+}
+
+// What planes begin with does not change with each start of the server. Otherwise all objects that every server has
+// would be looked at again in each plane.
+//
+// SPEC: BEY-11
+func TestTemplateStays(t *testing.T) {
+	s := startPlanes(t, func(c *Config) { c.Listener = newPipes() }) // whose port is the same after a restart
+	revision := func() int64 {
+		of, err := s.plane.Store.Plane(planes.Template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of.Revision()
+	}
+	s = s.restarted() // by now it has all
+	before := revision()
+	s = s.restarted()
+	if now := revision(); now != before {
+		t.Errorf("after a restart the template is at %d, before it was at %d", now, before)
 	}
 }
 
@@ -363,7 +395,10 @@ func TestUsageOfPlanes(t *testing.T) {
 //
 // SPEC: BEY-9, BEY-11
 func TestWorkAfterRestart(t *testing.T) {
-	s := startPlanes(t, func(c *Config) { c.Controllers = []string{"*", "-namespace-controller"} })
+	s := startPlanes(t, func(c *Config) {
+		c.Controllers = []string{"*", "-namespace-controller"}
+		c.planeIdle = time.Hour // a plane that is let go has nothing to do
+	})
 	uid := s.create("a", "").At("metadata", "uid").Str()
 	s.want(201, "a", http.MethodPost, "/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
 	s.want(200, "a", http.MethodDelete, "/api/v1/namespaces/ends", "")
@@ -395,12 +430,12 @@ func BenchmarkPlaneCreate(b *testing.B) {
 
 // BenchmarkPlaneOpen is the first request to a plane that is not open.
 func BenchmarkPlaneOpen(b *testing.B) {
-	s := startPlanes(b, func(c *Config) { c.planeIdle = time.Hour })
+	s := startPlanes(b, func(c *Config) { c.planeIdle = time.Millisecond })
 	s.create("a", "")
 	s.want(201, "a", http.MethodPost, planeMaps, mapOf("own", "1"))
 	for b.Loop() {
 		b.StopTimer()
-		for s.planes.CloseAll(); s.open() > 0; s.planes.CloseAll() {
+		for s.open() > 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		b.StartTimer()

@@ -75,7 +75,7 @@ type Layer struct {
 	Plane    string
 	Revision int64 // of its last commit
 	Begun    int64 // the revision with which the plane has begun
-	Resting  int64 // see Store.Rest
+	Resting  int64 // see State.Rest
 	Since    int64 // a resource without a collection has had no versions since this revision
 	// Collections are those that have changed since the origin, with the revisions of their last changes.
 	Collections []LayerCollection

@@ -121,7 +121,7 @@ type State struct {
 	ledgers   ledgers
 	revision  int64
 	begun     int64       // the revision with which it begins: before it there is no history
-	resting   int64       // see Store.Rest
+	resting   int64       // see State.Rest
 	origin    *origin     // what it has begun with; nil: nothing, or nobody needs it
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot

@@ -220,7 +220,10 @@ func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 	if len(moments) > 0 {
 		origins := compress(moments)
 		for _, m := range moments {
-			w.writers[m.plane].state.origin = m.origin
+			s := w.writers[m.plane].state
+			s.mu.Lock()
+			s.origin = m.origin
+			s.mu.Unlock()
 		}
 		c.Layers = w.counted(layers(moments, origins, w.quit))
 	} else {

@@ -62,6 +62,12 @@ func WithUsage(status object.Value, u Usage) object.Value {
 		With("requests", object.IntOf(u.Requests)).With("memoryBytes", object.IntOf(u.Memory))
 }
 
+// UsageOf is what WithUsage has set in a status.
+func UsageOf(status object.Value) Usage {
+	return Usage{Objects: status.At("objects").Int(), Bytes: status.At("bytes").Int(),
+		Requests: status.At("requests").Int(), Memory: status.At("memoryBytes").Int()}
+}
+
 // Condition is a condition of a plane, without the time of its last transition.
 type Condition struct {
 	Type, Status, Reason, Message string
