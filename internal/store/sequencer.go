@@ -141,6 +141,7 @@ func newSequencer(l *loader) *sequencer {
 		q.add(s)
 	}
 	q.idle = sync.NewCond(&q.seq)
+	q.window.writing = &q.seq
 	q.window.start(q.config)
 	q.expiring.start(q.config.fakeClock, q.config.Now, q.expire)
 	q.wait.Go(q.compactor)

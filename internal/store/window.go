@@ -19,7 +19,7 @@ import (
 //	a state has records, or its horizon is before its revision  ⇒  it is among aging
 //	dropped ≤ horizon: no state has a horizon before dropped that has a commit after it
 //
-// The lock of a state is taken before mu.
+// The order of locks is: writing, that of a state, mu.
 type window struct {
 	maxAge, maxBytes, maxMemory int64
 
@@ -36,6 +36,9 @@ type window struct {
 	floor  int64 // records up to here leave memory
 	aging  map[*State]struct{}
 
+	// writing is held while a state drops something: its writer reads the live versions under that lock alone. Nil: the
+	// writer has none.
+	writing sync.Locker
 	alarm   alarm         // calls age; mu guards alarm.at
 	trimmed chan struct{} // of capacity 1; receives when dropped has moved
 }
@@ -163,7 +166,13 @@ func (w *window) drop(now time.Time) (moved bool) {
 	}
 	w.mu.Unlock()
 	for _, s := range states {
+		if w.writing != nil {
+			w.writing.Lock()
+		}
 		s.age(horizon, floor)
+		if w.writing != nil {
+			w.writing.Unlock()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
