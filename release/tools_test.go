@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,8 +23,13 @@ import (
 func TestEnvtest(t *testing.T) {
 	index := built.url("envtest-releases.yaml")
 	dir := t.TempDir()
-	path := must(t, ".", "go", "tool", "setup-envtest", "use", built.kubernetes, "--index", index, "--bin-dir", dir,
-		"-p", "path")
+	// Its standard error may have what go says of downloading it.
+	said, err := exec.Command("go", "tool", "setup-envtest", "use", built.kubernetes, "--index", index, "--bin-dir", dir,
+		"-p", "path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := string(said)
 	t.Cleanup(func() { must(t, "/", "chmod", "-R", "u+w", dir) }) // setup-envtest makes it read-only
 	for _, program := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if info, err := os.Lstat(filepath.Join(path, program)); err != nil || !info.Mode().IsRegular() ||
