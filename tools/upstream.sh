@@ -3,7 +3,8 @@
 # PLINTH, a package at a time, and leaves what each of them said in a temporary folder. What the real kube-apiserver
 # passes there is in TESTS/baseline.json: everything else is left out. A test that fails is an error unless it is in
 # upstream-known.txt, where its reason is. (On a machine with other work tests run out of time: again with UPSTREAM_JOBS=1.)
-# With UPSTREAM_ETCD=PROGRAM each server has its objects in an etcd of its own.
+# With UPSTREAM_ETCD=PROGRAM each server has its objects in an etcd of its own. With UPSTREAM_PLANE=NAME the tests run in
+# a plane of that name.
 set -eu
 tests=$1 plinth=$2
 shift 2
@@ -22,8 +23,33 @@ cat >"$PLINTH" <<PROGRAM
 [ "\$*" != "serve --help" ] || set -- serve --help-all # the launcher leaves out flags that the server does not have
 case " \$* " in *" --authorization-"[mc]*) ;; *) set -- "\$@" --authorization-mode=AlwaysAllow ;; esac
 ${UPSTREAM_ETCD:+. $results/etcd.sh}
-exec $program "\$@" --controllers=-garbage-collector-controller
+exec $program "\$@" ${UPSTREAM_PLANE:+--planes --planes-egress=127.0.0.0/8} --controllers=-garbage-collector-controller
 PROGRAM
+# The launcher of a plane starts the server by the other launcher, and leaves the address of the plane in place of the
+# server's own.
+launcher=$(realpath "$tests/launch-plinth.sh")
+if [ -n "${UPSTREAM_PLANE:-}" ]; then
+	cat >"$results/launch-plane.sh" <<LAUNCHER
+#!/bin/sh
+made=\$APISERVER_KUBECONFIG first=\$APISERVER_TMP_DIR/first.kubeconfig
+APISERVER_KUBECONFIG=\$first "$launcher" "\$@" &
+server=\$!
+trap 'kill "\$server" 2>/dev/null; wait "\$server"; exit 0' TERM INT EXIT
+until [ -s "\$first" ]; do
+	kill -0 "\$server" || exit 1
+	sleep 0.02
+done
+until "$program" plane list --kubeconfig "\$first" | grep -q "^$UPSTREAM_PLANE "; do # it is there after a restart
+	kill -0 "\$server" || exit 1
+	"$program" plane create "$UPSTREAM_PLANE" --kubeconfig "\$first" || sleep 0.1
+done
+sed 's,\(server: "https://[^"]*\),\1/clusters/$UPSTREAM_PLANE,' "\$first" >"\$made.tmp"
+mv "\$made.tmp" "\$made"
+wait "\$server"
+LAUNCHER
+	chmod +x "$results/launch-plane.sh"
+	launcher=$results/launch-plane.sh
+fi
 # The server takes the place of this shell, and the etcd ends with it. Its data is below the folder of --data-dir, so that
 # a server that is started again finds it; --storage gives way to it.
 cat >"$results/etcd.sh" <<PROGRAM
@@ -65,7 +91,7 @@ unlisted() {
 known=$(dirname "$0")/upstream-known.txt
 failed=0
 for package; do
-	"$tests/run.sh" "$tests/launch-plinth.sh" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 4m \
+	"$tests/run.sh" "$launcher" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 4m \
 		-out "$results/$package.json" -logs "$results/$package" "$package" >"$results/$package.txt" 2>&1 || true
 	grep "^$package  *[0-9]* of [0-9]* leaf tests" "$results/$package.txt" || { tail -n 5 "$results/$package.txt"; failed=1; }
 	new=$(unlisted "$package")

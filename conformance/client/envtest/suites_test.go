@@ -116,13 +116,23 @@ func (o *outcome) count(state string) (n int) {
 //
 // SPEC: RUN-2, AUTH-3
 func TestSuites(t *testing.T) {
+	theirs := ""
+	everySuite(t, func(t *testing.T, p *project, source, suite string) {
+		if theirs == "" {
+			var err error
+			if theirs, err = reference.Build(os.Stderr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.compare(t, source, suite, theirs)
+	})
+}
+
+// everySuite runs a test for each suite that is asked for, with the copy of its project's source.
+func everySuite(t *testing.T, test func(t *testing.T, p *project, source, suite string)) {
 	asked := os.Getenv("ENVTEST_SUITES")
 	if asked == "" {
 		t.Skip("ENVTEST_SUITES is not set")
-	}
-	theirs, err := reference.Build(os.Stderr)
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, p := range projects {
 		source := ""
@@ -138,7 +148,7 @@ func TestSuites(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			t.Run(name, func(t *testing.T) { p.compare(t, source, suite, theirs) })
+			t.Run(name, func(t *testing.T) { test(t, &p, source, suite) })
 		}
 	}
 }
@@ -146,8 +156,8 @@ func TestSuites(t *testing.T) {
 // compare runs one suite on both servers.
 func (p *project) compare(t *testing.T, source, suite, theirs string) {
 	program := buildTests(t, source, suite)
-	there := run(t, program, filepath.Join(source, suite), theirs)
-	here := run(t, program, filepath.Join(source, suite), assets(t))
+	there := run(t, program, filepath.Join(source, suite), "KUBEBUILDER_ASSETS="+theirs)
+	here := run(t, program, filepath.Join(source, suite), "KUBEBUILDER_ASSETS="+assets(t))
 	t.Logf("%s/%s: the reference passes %d tests in %s, Plinth %d in %s", p.name, suite,
 		there.count("passed"), there.took.Round(100*time.Millisecond), here.count("passed"),
 		here.took.Round(100*time.Millisecond))
@@ -178,8 +188,8 @@ func (p *project) compare(t *testing.T, source, suite, theirs string) {
 // suiteTimeout is much longer than a suite takes.
 const suiteTimeout = "20m"
 
-// run runs a suite with the programs of a directory.
-func run(t *testing.T, program, dir, assets string) *outcome {
+// run runs a suite with further variables of the environment.
+func run(t *testing.T, program, dir string, variables ...string) *outcome {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
 	inGinkgo, err := runners(dir)
@@ -191,7 +201,7 @@ func run(t *testing.T, program, dir, assets string) *outcome {
 		args = append(args, "-ginkgo.json-report="+report, "-ginkgo.seed=1")
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "KUBEBUILDER_ASSETS="+assets)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), variables...)
 	began := time.Now()
 	text, _ := cmd.CombinedOutput() // the report says what failed
 	o := &outcome{states: map[string]string{}, whys: map[string]string{}, took: time.Since(began),

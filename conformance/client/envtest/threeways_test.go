@@ -74,9 +74,9 @@ func TestThreeWays(t *testing.T) {
 		folder  string
 		outcome *outcome
 	}{
-		{"envtest, the reference", there, run(t, suite, there, theirs)},
-		{"envtest, Plinth", there, run(t, suite, there, assets(t))},
-		{"plinthtest", here, run(t, port, here, "")},
+		{"envtest, the reference", there, run(t, suite, there, "KUBEBUILDER_ASSETS="+theirs)},
+		{"envtest, Plinth", there, run(t, suite, there, "KUBEBUILDER_ASSETS="+assets(t))},
+		{"plinthtest", here, run(t, port, here)},
 	}
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)

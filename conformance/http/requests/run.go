@@ -190,7 +190,7 @@ func (r *Runner) request(ctx context.Context, step *Step) (*http.Request, error)
 	}
 	// The URL is sent as it is written, even if it is invalid.
 	path, query, _ := strings.Cut(target, "?")
-	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+path, query
+	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+request.URL.Path+path, query
 	request.Header.Set("User-Agent", "conformance/1.0")
 	request.Header.Set("Accept", "application/json")
 	if body != "" {

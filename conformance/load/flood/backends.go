@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"plinth/conformance/internal/authority"
+	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
 )
 
@@ -119,7 +120,7 @@ func (s *subject) backend(ctx context.Context, state string) (remove func() erro
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := load.New(s.server, 1)
+	c := load.New(&harness.Server{URL: s.flood.url}, 1)
 	const services = "/api/v1/namespaces/other/services"
 	const apis = "/apis/apiregistration.k8s.io/v1/apiservices"
 	const name = "/v1." + backendGroup

@@ -5,7 +5,8 @@
 // server's processor time for each request of it (which other work on the machine changes less than all else).
 //
 // The reference, Plinth, and other builds of Plinth (-programs) get the same floods in turn, on the same machine.
-// All figures of a server are of one start.
+// All figures of a server are of one start. Of a server with --planes the flood is in one plane and the GETs are in
+// another one: what planes do to each other stands beside what users of one server do to each other.
 //
 // Clients and servers share the machine, and a flood keeps its client as busy as the server. Who measures in the
 // process of the flood measures that client: its GETs wait for its own goroutines. So the client of the flood and
@@ -22,6 +23,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,11 +69,16 @@ func pin() error {
 
 // subject is a server that is measured.
 type subject struct {
-	name         string
-	server       *harness.Server
-	flood, other string // tokens
-	alone        time.Duration
+	name   string
+	server *harness.Server
+	planes bool // whether the two users are in different planes
+	flood  user
+	other  user
+	alone  time.Duration
 }
+
+// user is who asks, and where.
+type user struct{ url, token string }
 
 func run() error {
 	dir := flag.String("dir", "", "where the servers keep their data; a temporary folder by default")
@@ -135,7 +142,7 @@ func start(dir, only, programs string) ([]*subject, error) {
 		server, err := harness.Start(harness.Options{Kind: kind, Program: program, Flags: flags, Fsync: true,
 			Dir: filepath.Join(dir, fmt.Sprint(len(subjects)))})
 		if err == nil {
-			subjects = append(subjects, &subject{name: name, server: server})
+			subjects = append(subjects, &subject{name: name, server: server, planes: slices.Contains(flags, "--planes")})
 		}
 		return err
 	}
@@ -149,6 +156,9 @@ func start(dir, only, programs string) ([]*subject, error) {
 	}
 	if programs == "" {
 		if err := add("plinth", harness.Plinth, ""); err != nil {
+			return subjects, err
+		}
+		if err := add("planes", harness.Plinth, "", "--planes", "--planes-egress=127.0.0.0/8"); err != nil {
 			return subjects, err
 		}
 	}

@@ -13,12 +13,37 @@ import (
 	"strings"
 	"time"
 
+	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
 )
 
 // prepare makes the objects and the two users.
 func (s *subject) prepare(ctx context.Context, many int) error {
-	c := load.New(s.server, 4)
+	if !s.planes {
+		return prepare(ctx, s.server.URL, many, &s.flood, &s.other)
+	}
+	first := load.New(s.server, 1)
+	defer first.Close()
+	for name, its := range map[string]*user{"flooded": &s.flood, "another": &s.other} {
+		_, err := first.Do(ctx, load.Request{Method: http.MethodPost, Path: "/apis/plinth/v1alpha1/planes",
+			Body: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)})
+		if err != nil {
+			return err
+		}
+		var flood, other user
+		if err := prepare(ctx, s.server.URL+"/clusters/"+name, many, &flood, &other); err != nil {
+			return err
+		}
+		if *its = flood; its == &s.other {
+			*its = other
+		}
+	}
+	return nil
+}
+
+// prepare makes the objects and the two users of a control plane.
+func prepare(ctx context.Context, url string, many int, flood, other *user) error {
+	c := load.New(&harness.Server{URL: url}, 4)
 	defer c.Close()
 	for _, name := range []string{"few", "many", "written", "other"} {
 		if err := c.Namespace(ctx, name); err != nil {
@@ -34,7 +59,7 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 			{"apiGroups":["`+backendGroup+`"],"resources":["things"],"verbs":["*"]}]}`); err != nil {
 		return err
 	}
-	for name, token := range map[string]*string{"flood": &s.flood, "other": &s.other} {
+	for name, made := range map[string]*user{"flood": flood, "other": other} {
 		const accounts = "/api/v1/namespaces/other/serviceaccounts"
 		_, err := post(accounts, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 		_, second := post(rbac+"clusterrolebindings", fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"kind":"ClusterRole",
@@ -48,7 +73,7 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 		if err := json.Unmarshal(answer, &request); err != nil {
 			return err
 		}
-		*token = request.Status.Token
+		*made = user{url, request.Status.Token}
 	}
 	if _, err := post(configMaps("other"), `{"metadata":{"name":"one"},"data":{"k":"v"}}`); err != nil {
 		return err
@@ -84,7 +109,7 @@ func (s *subject) measure(f row, flooded *subject, lasts time.Duration) (err err
 	if err != nil {
 		return err
 	}
-	gets := exec.Command("nice", "-n", "-15", os.Args[0], probeCommand, s.server.URL, s.other, lasts.String())
+	gets := exec.Command("nice", "-n", "-15", os.Args[0], probeCommand, s.other.url, s.other.token, lasts.String())
 	gets.Stderr = os.Stderr
 	text, err := gets.Output()
 	if err != nil {
@@ -119,7 +144,7 @@ func millis(d time.Duration) float64 { return d.Seconds() * 1000 }
 // load starts the process of a flood. The function that is returned ends it, and says how much was done in a second,
 // and how many requests these were.
 func (s *subject) load(name string) (func() (string, float64, error), error) {
-	cmd := exec.Command(os.Args[0], loadCommand, s.server.URL, s.flood, name)
+	cmd := exec.Command(os.Args[0], loadCommand, s.flood.url, s.flood.token, name)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -34,19 +34,16 @@ func (s *subject) held(ctx context.Context) (h held, err error) {
 	return h, err
 }
 
-// rested waits until the server has let go the planes that nobody uses: for as long as it keeps each one, and then
-// until neither the number of its goroutines nor its processor time changes much. Connections have goroutines, too, so
-// there is only one meanwhile.
+// rested waits until the server has let go the planes that nobody uses, and until neither the number of its goroutines
+// nor its processor time changes much. Connections have goroutines, too, so there is only one meanwhile.
 func (s *subject) rested(ctx context.Context) (held, error) {
 	const (
-		kept     = 13 * time.Second // planes.DefaultIdle, and a quarter of it until that is seen
-		every    = time.Second
+		every    = 250 * time.Millisecond
 		quiet    = 4 // times in a row
 		patience = 10 * time.Minute
-		little   = 50 * time.Millisecond // of processor time
+		little   = 25 * time.Millisecond // of processor time
 	)
 	s.client.Close()
-	time.Sleep(kept)
 	last, still := -1.0, 0
 	for began := time.Now(); still < quiet; {
 		if time.Since(began) > patience {
@@ -59,11 +56,15 @@ func (s *subject) rested(ctx context.Context) (held, error) {
 		if err != nil {
 			return held{}, err
 		}
+		open, err := counter(ctx, s.one, "plinth_planes_open")
+		if err != nil {
+			return held{}, err
+		}
 		now, err := counter(ctx, s.one, "go_goroutines")
 		if err != nil {
 			return held{}, err
 		}
-		if still++; now > last+2 || now < last-2 || spent > little {
+		if still++; open > 0 || now > last+2 || now < last-2 || spent > little {
 			still = 0
 		}
 		last = now

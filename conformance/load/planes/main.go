@@ -6,13 +6,14 @@
 //	idle     -planes of them have ten ConfigMaps each, and nobody uses them
 //	restart  the server is killed and started again; planes are asked for the first time
 //	busy     -busy planes are written and read, in turn
-//	flood    64 clients flood one plane, and another one is read
 //	delete   all planes are deleted
 //	lone     GETs and creates of a server without planes, and at / of one with them, against an older build (-before)
 //
 // Figures of time depend on the machine, and a target that is missed is only printed. What can be counted (goroutines,
 // bytes that are live after a collection, allocations, planes that are there) is a bound: the program fails when one
 // is broken, with a table that is complete. Client and server share the machine.
+//
+// What a flood of one plane does to another one is measured by load/flood.
 //
 //	go run ./load/planes -before PROGRAM
 //	go run ./load/planes -parts create,idle,restart -profiles DIR
@@ -55,7 +56,7 @@ type settings struct {
 	maps     int // in each plane
 	alone    int // how many planes one client creates, before sixteen create the others
 	busy     int
-	lasts    time.Duration // how long the parts busy and flood take
+	lasts    time.Duration // how long the part busy takes
 	turns    int           // of the part lone
 	requests int           // of each verb in each of these turns
 }
@@ -70,7 +71,7 @@ func run() error {
 	flag.IntVar(&s.maps, "maps", 10, "the number of ConfigMaps in each plane")
 	flag.IntVar(&s.alone, "alone", 500, "how many of the planes one client creates, before sixteen create the others")
 	flag.IntVar(&s.busy, "busy", 1000, "the number of planes that are busy at a time")
-	flag.DurationVar(&s.lasts, "for", 20*time.Second, "how long the parts busy and flood take")
+	flag.DurationVar(&s.lasts, "for", 20*time.Second, "how long the part busy takes")
 	flag.IntVar(&s.turns, "turns", 15, "the turns of the part lone")
 	flag.IntVar(&s.requests, "requests", 400, "the GETs, and the creates, in each of these turns")
 	wanted := flag.String("parts", strings.Join(names(), ","), "the parts, a comma between them")
@@ -97,7 +98,6 @@ var parts = []struct {
 	{"idle", (*subject).idle},
 	{"restart", (*subject).restart},
 	{"busy", (*subject).keepBusy},
-	{"flood", (*subject).flood},
 	{"delete", (*subject).delete},
 	{"lone", (*subject).lone},
 }
