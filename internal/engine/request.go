@@ -156,9 +156,24 @@ type Event struct {
 	Revision int64
 	// InitialEnd marks the bookmark that ends the initial events.
 	InitialEnd bool
+	// Unfinished says that events of the same revision may follow, see Shows.
+	Unfinished bool
 	// Record is where encoders keep the encoded event for the other watchers; nil if the event is not the same for all of
 	// them.
 	Record *store.Record
+}
+
+// Shows is the resourceVersion that the event shows, from which its client resumes. That of an object is the one of its
+// last write, so that the client can write it. That of a deletion is the revision of the event, unless others of this
+// revision follow, which would be missed: then it is one before. A client may get those before it again.
+func (e *Event) Shows() int64 {
+	switch {
+	case e.Type == Bookmark || e.Type == Deleted && !e.Unfinished:
+		return e.Revision
+	case e.Type == Deleted:
+		return e.Revision - 1
+	}
+	return e.Object.Revision
 }
 
 // DeleteOptions are the options of a delete (DEL-2).

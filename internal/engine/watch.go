@@ -57,6 +57,8 @@ type Watch struct {
 	initial  *store.Snapshot // the state of which initial events are still to be sent; nil: none are left
 	from     string          // the name at which the initial events go on
 	announce bool            // a bookmark is sent behind the initial events
+	marks    bool            // the client takes bookmarks
+	behind   bool            // the last event shows a resourceVersion before its revision
 	cursor   *store.Cursor
 	start    int64 // the revision that the watch began after
 	check    watchCheck
@@ -87,7 +89,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{rq: rq, sel: sel, prefix: rq.reach(&sel), start: revision}
+	w := &Watch{rq: rq, sel: sel, prefix: rq.reach(&sel), start: revision, marks: o.Bookmarks}
 	if invariants.Enabled {
 		w.check.starts(e.store)
 	}
@@ -166,7 +168,7 @@ func (w *Watch) NextUntil(ctx, wait context.Context) ([]Event, error) {
 // nextChanges waits for records and turns them into events, until there is an event or wait has ended.
 func (w *Watch) nextChanges(ctx, wait context.Context) error {
 	// The cursor checks its context only when it finds no records, and the records may not be selected.
-	for len(w.events) == 0 && wait.Err() == nil {
+	for len(w.events) == 0 && !w.owesBookmark() && wait.Err() == nil {
 		records, err := w.wait(wait)
 		if err != nil {
 			return err
@@ -175,8 +177,20 @@ func (w *Watch) nextChanges(ctx, wait context.Context) error {
 			return err
 		}
 	}
-	return w.present(ctx)
+	if err := w.present(ctx); err != nil {
+		return err
+	}
+	if w.owesBookmark() {
+		w.behind = false
+		w.events = append(w.events, Event{Type: Bookmark, Revision: max(w.start, w.cursor.Revision())})
+	}
+	return nil
 }
+
+// owesBookmark says whether a bookmark is due at once. In a store of all planes (store.Across) the objects with which a
+// plane begins show resourceVersions of long ago: a client that resumed from there would get again what has happened
+// since, or be told to list again. The bookmark behind them has the place from which it goes on.
+func (w *Watch) owesBookmark() bool { return w.marks && w.behind && !w.cursor.Within() }
 
 // wait waits for records until ctx ends, or until the life of the kind ends, with which the watch ends.
 func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
@@ -237,7 +251,7 @@ func (w *Watch) nextInitial(ctx, wait context.Context) error {
 			return false
 		}
 		if selected {
-			w.emit(Added, v, v.Revision, nil)
+			w.emit(Added, v, v.Revision, false, nil)
 			if !w.rq.presented(v) {
 				converted += v.Len()
 			}
@@ -295,7 +309,7 @@ func (w *Watch) addAll(ctx context.Context, records []*store.Record) error {
 // (WATCH-1). The object of a DELETED event is the last selected version, which is the old one. The record is added to
 // the event only if the event is the same for all watchers: then they share its encoding.
 func (w *Watch) add(record *store.Record, before, now bool) {
-	previous, current := record.Old, record.New
+	previous, current, unfinished := record.Old, record.New, record.Unfinished
 	if !before {
 		previous = nil
 	}
@@ -305,22 +319,24 @@ func (w *Watch) add(record *store.Record, before, now bool) {
 	switch {
 	case current == nil && previous == nil:
 	case previous == nil:
-		w.emit(Added, current, record.Revision, record)
+		w.emit(Added, current, record.Revision, unfinished, record)
 	case current != nil:
-		w.emit(Modified, current, record.Revision, record)
+		w.emit(Modified, current, record.Revision, unfinished, record)
 	case record.New != nil: // only this watch sees a deletion: the object has left its selection
-		w.emit(Deleted, previous, record.Revision, nil)
+		w.emit(Deleted, previous, record.Revision, unfinished, nil)
 	default:
-		w.emit(Deleted, previous, record.Revision, record)
+		w.emit(Deleted, previous, record.Revision, unfinished, record)
 	}
 }
 
 // emit appends an event about a stored version. present converts it later, together with the others of the batch.
-func (w *Watch) emit(t EventType, v *store.Version, revision int64, record *store.Record) {
+func (w *Watch) emit(t EventType, v *store.Version, revision int64, unfinished bool, record *store.Record) {
 	if invariants.Enabled {
 		w.check.event(w, t, v, revision)
 	}
-	w.events = append(w.events, Event{Type: t, Object: v, Revision: revision, Record: record})
+	e := Event{Type: t, Object: v, Revision: revision, Record: record, Unfinished: unfinished}
+	w.behind = w.initial == nil && e.Shows() < revision
+	w.events = append(w.events, e)
 }
 
 // present brings the objects of all events into the version and form of the request. A converted object belongs to

@@ -121,7 +121,9 @@ func (p *Planes) useType(r *engine.Resource) (*acrossType, error) {
 // makeType begins to follow a type.
 func (p *Planes) makeType(t *acrossType, path string) error {
 	first := p.config.First
-	all, err := first.Store.Across(store.AcrossConfig{Resource: path, Planes: kind.Path, Named: named})
+	view := &builtIn{engine.Describe(first.Registry)}
+	all, err := first.Store.Across(store.AcrossConfig{Resource: path, Planes: kind.Path,
+		View: func(*store.Version) store.View { return view }})
 	if err != nil {
 		return err
 	}
@@ -165,12 +167,32 @@ func (p *Planes) restTypes(end bool) {
 	}
 }
 
-// named is store.AcrossConfig.Named.
-func named(v *store.Version, plane string) ([]byte, error) {
+// builtIn shows the objects of a built-in type, which is the same in all planes.
+type builtIn struct {
+	describe func(store.Key, []byte) *store.Sidecar
+}
+
+// Show implements store.View.
+func (b *builtIn) Show(k store.Key, v *store.Version, plane string) ([]byte, *store.Sidecar, error) {
+	if v.Sidecar.Unreadable != nil {
+		return v.Data(), v.Sidecar, nil
+	}
 	obj, err := engine.ObjectOf(v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	data := named(obj, plane)
+	described := b.describe(k, data)
+	if described.Unreadable != nil {
+		return nil, nil, described.Unreadable
+	}
+	sidecar := *v.Sidecar // what it says of the object is true of this one, too, but Extra is about the bytes
+	sidecar.Extra, sidecar.Expire = described.Extra, time.Time{}
+	return data, &sidecar, nil
+}
+
+// named is an object as that of a plane.
+func named(obj object.Value, plane string) []byte {
 	data, _ := object.AppendStored(nil, obj.WithAt(object.StringOf(plane), "metadata", "annotations", ofPlane))
-	return data, nil
+	return data
 }

@@ -15,6 +15,8 @@ type Record struct {
 	Revision int64
 	Old, New *Version // Old nil: created; New nil: deleted
 	Memo     Memo
+	// Unfinished says that others of the same revision follow: a watch after Revision would miss them.
+	Unfinished bool
 }
 
 // empty says whether the record changed nothing: the deletion of a key that had no version. It takes a revision and is

@@ -558,7 +558,7 @@ var errStop = errors.New("stop")
 //
 //	r.Revision and both versions = those of lent; nothing in r points into lent
 func (s *State) copyRecord(lent *Record) *Record {
-	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
+	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision, Unfinished: lent.Unfinished}
 	// Most records of the log that a watch reads are about versions that are still live. These have a sidecar
 	// already, and need no copy.
 	if live, ok := s.Get(lent.Key); ok && live.Revision == lent.Revision {

@@ -102,10 +102,10 @@ func (f *Events) AppendParts(p *Parts, e *engine.Event) (err error) {
 
 // objectIn is the object of an event as it is sent: that of a DELETED event shows the revision of the deletion.
 func objectIn(e *engine.Event) *engine.Object {
-	if e.Type != engine.Deleted || e.Object.Revision == e.Revision {
-		return e.Object
+	if shows := e.Shows(); e.Object.Revision != shows {
+		return e.Object.At(shows)
 	}
-	return e.Object.At(e.Revision)
+	return e.Object
 }
 
 // Append prints an event.

@@ -94,6 +94,7 @@ func Run(t *testing.T, b Implementation) {
 		{"Planes", testPlanes},
 		{"PlaneBounds", testPlaneBounds},
 		{"PlaneExpiry", testPlaneExpiry},
+		{"Across", testAcross},
 		{"Close", testClose},
 		{"Abandoned", testAbandoned},
 		{"Late", testLate},
