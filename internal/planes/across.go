@@ -22,7 +22,8 @@ import (
 // resourceVersion of an object is that of its plane, for writes to /clusters/NAME. That of the list, and of bookmarks,
 // is the place in the one log of all planes, from which a watch goes on. Objects of a plane that begins are ADDED, and
 // those of one that ends are DELETED, each once. A watch that resumes from the resourceVersion of an object with which
-// a plane has begun, which may be an old one, may see events again, or is told to list again (410).
+// a plane has begun, which may be an old one, may see events again, or is told to list again (410); behind such objects
+// there is a bookmark.
 //
 // A list as a watch (sendInitialEvents) is refused, whereupon client-go lists: its reflector collects such a list by
 // namespace and name alone, so that of the objects of all planes with one name it would keep a single one.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +185,7 @@ func (e *acrossEvent) key() string {
 // SPEC: BEY-9
 func TestAcrossFollows(t *testing.T) {
 	s, front := acrossServer(t)
+	first := s.want(200, "", http.MethodGet, "/api/v1/configmaps", "").At("metadata", "resourceVersion").Str()
 	s.create("stays", "")
 	s.want(201, "stays", http.MethodPost, planeMaps, mapOf("kept", "1"))
 	list := s.want(200, "", http.MethodGet, allMaps, "")
@@ -190,12 +193,7 @@ func TestAcrossFollows(t *testing.T) {
 	for _, item := range list.At("items").Items() {
 		held[keyOf(item.At("metadata"))] = item.At("metadata", "resourceVersion").Str()
 	}
-	answer, err := http.Get(front.URL + allMaps + "?watch=1&allowWatchBookmarks=true&resourceVersion=" +
-		list.At("metadata", "resourceVersion").Str())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
+	events := watchAcross(t, front, list.At("metadata", "resourceVersion").Str())
 
 	var writers sync.WaitGroup
 	var lasting []string
@@ -240,30 +238,36 @@ func TestAcrossFollows(t *testing.T) {
 		s.do("stays", http.MethodPost, planeMaps, mapOf("last", "1"))
 		close(written)
 	}()
-	events := bufio.NewScanner(answer.Body)
-	events.Buffer(nil, 1<<20)
-	seen := 0
+	type moment struct {
+		place string // what the last event has shown
+		held  map[string]string
+	}
+	var moments []moment
+	newest := 0
 	for {
-		if !events.Scan() {
-			t.Fatalf("the watch has ended after %d events: %v", seen, events.Err())
-		}
-		var e acrossEvent
-		if err := json.Unmarshal(events.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
-		seen++
+		e := events()
 		k, revision := e.key(), e.Object.Metadata.ResourceVersion
 		before, has := held[k]
+		shows, err := strconv.Atoi(revision)
+		if err != nil {
+			t.Fatal(err)
+		}
 		switch {
 		case e.Type == "BOOKMARK":
+			if shows < newest {
+				t.Fatalf("a bookmark has %d, an event before it %d", shows, newest)
+			}
+			moments = append(moments, moment{revision, maps.Clone(held)})
 			continue
 		case e.Type == "ERROR", (e.Type == "ADDED") == has, before == revision && e.Type != "DELETED":
-			t.Fatalf("%s, and %q was held: %s", e.Type, before, events.Text())
+			t.Fatalf("%s of %s at %s, and %q was held", e.Type, k, revision, before)
 		case e.Type == "DELETED":
 			delete(held, k)
 		default:
 			held[k] = revision
 		}
+		newest = max(newest, shows)
+		moments = append(moments, moment{revision, maps.Clone(held)})
 		if k == "stays/default/last" {
 			break
 		}
@@ -291,9 +295,109 @@ func TestAcrossFollows(t *testing.T) {
 	if watched != now || all != now {
 		t.Errorf("%d objects were watched, the planes have %d, and all together %d", watched, now, all)
 	}
-	// What is older than what was followed from is answered with 410, as an event.
-	code, expired := s.do("*", http.MethodGet, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=1", "")
-	if text := string(object.AppendObject(nil, expired)); code != 200 || !strings.Contains(text, `"code":410`) {
-		t.Errorf("a watch from the beginning: %d %s", code, text)
+	// A client that is cut off at any event, and goes on from what that shows, knows the same in the end.
+	for i := 0; i < len(moments); i += 1 + len(moments)/60 {
+		m := moments[i]
+		next := watchAcross(t, front, m.place)
+		for {
+			if m.held["stays/default/last"] != "" {
+				break
+			}
+			switch e := next(); e.Type {
+			case "BOOKMARK":
+			case "DELETED":
+				delete(m.held, e.key())
+			default:
+				m.held[e.key()] = e.Object.Metadata.ResourceVersion
+			}
+		}
+		maps.DeleteFunc(m.held, notOfDefault)
+		if want := maps.Clone(held); !maps.Equal(m.held, deleted(want)) {
+			t.Fatalf("who goes on from event %d of %d, at %s, knows %v, should %v", i, len(moments), m.place, m.held, want)
+		}
 	}
+	// So does a watch from before the first list.
+	all1 := map[string]string{}
+	for next := watchAcross(t, front, first); all1["stays/default/last"] == ""; {
+		switch e := next(); e.Type {
+		case "BOOKMARK":
+		case "DELETED":
+			delete(all1, e.key())
+		default:
+			all1[e.key()] = e.Object.Metadata.ResourceVersion
+		}
+	}
+	if all1 = deleted(all1); !maps.Equal(all1, deleted(maps.Clone(held))) {
+		t.Errorf("a watch from before the first list knows %v, should %v", all1, held)
+	}
+}
+
+// notOfDefault says whether a key is that of an object that controllers write.
+func notOfDefault(k, _ string) bool {
+	return !strings.Contains(k, "/default/") || strings.HasSuffix(k, "/kube-root-ca.crt")
+}
+
+func deleted(of map[string]string) map[string]string {
+	maps.DeleteFunc(of, notOfDefault)
+	return of
+}
+
+// watchAcross watches all planes; the function waits for the next event.
+func watchAcross(t *testing.T, front *httptest.Server, resourceVersion string) func() *acrossEvent {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+allMaps+
+		"?watch=1&allowWatchBookmarks=true&resourceVersion="+resourceVersion, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	events := bufio.NewScanner(answer.Body)
+	events.Buffer(nil, 1<<20)
+	return func() *acrossEvent {
+		t.Helper()
+		if !events.Scan() {
+			t.Fatalf("the watch has ended: %v", events.Err())
+		}
+		e := &acrossEvent{}
+		if err := json.Unmarshal(events.Bytes(), e); err != nil || e.Type == "ERROR" {
+			t.Fatalf("%v: %s", err, events.Bytes())
+		}
+		return e
+	}
+}
+
+// Behind the objects with which a plane begins there is a bookmark at once: they show old resourceVersions.
+//
+// SPEC: BEY-9
+func TestAcrossBookmark(t *testing.T) {
+	s, front := acrossServer(t)
+	s.create("a", "")
+	list := s.want(200, "", http.MethodGet, allMaps, "")
+	next := watchAcross(t, front, list.At("metadata", "resourceVersion").Str())
+	s.create("b", "from: {name: a}")
+	for seen := 0; ; seen++ {
+		e := next()
+		if e.Type != "BOOKMARK" {
+			continue
+		}
+		plane, _ := s.do("", http.MethodGet, planesPath+"/b", "")
+		if revision, err := strconv.Atoi(e.Object.Metadata.ResourceVersion); plane != 200 || seen == 0 || err != nil ||
+			revision <= maxRevision(t, list) {
+			t.Errorf("after %d events there is the bookmark %s", seen, e.Object.Metadata.ResourceVersion)
+		}
+		return
+	}
+}
+
+func maxRevision(t *testing.T, list object.Value) int {
+	t.Helper()
+	n, err := strconv.Atoi(list.At("metadata", "resourceVersion").Str())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
