@@ -366,6 +366,52 @@ func TestReseal(t *testing.T) {
 	e.send(http.MethodGet, inDefault+"services", "", 200)
 }
 
+// The Secrets of planes are encrypted, and encrypted with a new key, without a request to the planes; a fork has those of
+// a plane that was deleted. With a lost key they cannot be read, and can be when it is back.
+//
+// SPEC: STORE-5, BEY-9
+func TestRotationOfPlanes(t *testing.T) {
+	e := newEncrypted(t)
+	e.config.Planes = true
+	const plane, path = planesPath, "/clusters/b" + inDefault + "secrets"
+	e.configure("secrets", withKeys("aesgcm", "one"))
+	e.start()
+	e.send(http.MethodPost, plane, `{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":"a"}}`, 201)
+	e.send(http.MethodPost, "/clusters/a"+inDefault+"secrets", secret("both", "a secret of a"), 201)
+	e.send(http.MethodPost, plane, `{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":"b"},`+
+		`"spec":{"from":{"name":"a"}}}`, 201)
+	e.send(http.MethodPost, path, secret("own", "a secret of b"), 201)
+	e.send(http.MethodDelete, plane+"/a", "", 200)
+	read := func() {
+		t.Helper()
+		for name, value := range map[string]string{"both": "a secret of a", "own": "a secret of b"} {
+			if text := e.send(http.MethodGet, path+"/"+name, "", 200); !strings.Contains(text,
+				base64.StdEncoding.EncodeToString([]byte(value))) {
+				t.Errorf("%s", text)
+			}
+			e.hidden(value)
+		}
+	}
+	e.crash()
+	read()
+
+	before := e.checkpoints()
+	e.configure("secrets", withKeys("aesgcm", "two", "one"))
+	e.start()
+	e.await(func() bool { return e.checkpoints() != before })
+	e.configure("secrets", withKeys("aesgcm", "two"))
+	e.crash()
+	read()
+
+	e.configure("secrets", withKeys("aesgcm", "three"))
+	e.start()
+	e.send(http.MethodGet, path+"/both", "", 500)
+	e.send(http.MethodGet, path+"/own", "", 500)
+	e.configure("secrets", withKeys("aesgcm", "three", "two"))
+	e.start()
+	read()
+}
+
 // An object whose key was removed cannot be read, and everything else can. It is readable again with its key, and it
 // can be removed without it, as every unreadable object.
 //

@@ -24,8 +24,8 @@ import (
 type encryptionAtRest struct {
 	all     *encryption.Transformers
 	metrics *metrics.Encryption
-	// path is the key that a value is bound to.
-	path func(store.Key) string
+	// path is the key that a value is bound to. The scope of one that is in etcd is "".
+	path func(scope string, k store.Key) string
 	// resources has an *encryption.Resource for each resource of the store that was used.
 	resources sync.Map
 	current   map[string]current // by resource; rotated has it
@@ -42,7 +42,12 @@ func (c *Encryption) open(kmsV1 bool, identity string, logger *slog.Logger) (*en
 		return nil, nil
 	}
 	ctx, end := context.WithCancel(context.Background())
-	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
+	e := &encryptionAtRest{path: func(scope string, k store.Key) string {
+		if scope != "" { // of another plane than the first one
+			scope = "/" + scope
+		}
+		return scope + encryption.Path(k.Resource, k.Name)
+	},
 		current: map[string]current{}, metrics: metrics.NewEncryption(identity), reloaded: make(chan struct{}, 1),
 		end: end, logger: logger, interval: cmp.Or(c.Interval, recoverInterval)}
 	all, err := encryption.Open(ctx, c.ConfigFile, c.Reload, encryption.Options{
@@ -135,14 +140,14 @@ func (e *encryptionAtRest) Seal(ctx context.Context, resource string) (*store.Se
 	if err != nil || s.ID == 0 {
 		return nil, err
 	}
-	return &store.Seal{ID: s.ID, Append: func(dst []byte, k store.Key, plain []byte) []byte {
-		return s.Append(dst, e.path(k), plain)
+	return &store.Seal{ID: s.ID, Append: func(dst []byte, scope string, k store.Key, plain []byte) []byte {
+		return s.Append(dst, e.path(scope, k), plain)
 	}}, nil
 }
 
 // Open implements store.Sealing.
-func (e *encryptionAtRest) Open(ctx context.Context, k store.Key, sealed []byte) ([]byte, uint32, error) {
-	o, err := e.of(k.Resource).Open(ctx, e.path(k), sealed)
+func (e *encryptionAtRest) Open(ctx context.Context, scope string, k store.Key, sealed []byte) ([]byte, uint32, error) {
+	o, err := e.of(k.Resource).Open(ctx, e.path(scope, k), sealed)
 	return o.Plain, o.By, err
 }
 

@@ -128,7 +128,7 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 	layout := etcdLayout{s.Form}
 	if s.encryption != nil {
 		prefix := path.Join("/", e.Prefix) + "/"
-		s.encryption.path = func(k store.Key) string {
+		s.encryption.path = func(_ string, k store.Key) string {
 			at, _ := layout.Path(k)
 			return prefix + at
 		}

@@ -120,7 +120,8 @@ type Mark struct {
 //
 // Checkpoint and Replay *lend* what they yield: the commit or version and all that it points to, keys and bytes
 // included, is valid until yield returns; a caller that keeps a part of it has to copy that part. The sidecars have
-// only what is not part of the bytes: Expire, Form and SealedBy, and Unreadable if a version did not decrypt. So a log
+// only what is not part of the bytes: Expire, Form and SealedBy, and Unreadable if a version did not decrypt, which is
+// not lent. So a log
 // reads millions of records without an allocation for each, and without computing sidecars that most readers do not
 // use.
 type Log interface {

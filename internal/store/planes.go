@@ -180,9 +180,10 @@ func (w *writer) beginning(ctx context.Context, changes []Change) (*beginning, e
 	return b, err
 }
 
-// allows says whether the commit is within the bounds of the plane. The caller holds seq.
+// allows says whether the commit is within the bounds of the plane. To write what is there once more (Change.Again)
+// always is. The caller holds seq.
 func (w *writer) allows(changes []Change, versions []*Version) error {
-	if w.bounds == (Bounds{}) {
+	if w.bounds == (Bounds{}) || len(changes) > 0 && !slices.ContainsFunc(changes, func(ch Change) bool { return !ch.Again }) {
 		return nil
 	}
 	if w.bounds.ReadOnly && len(changes) > 0 {
@@ -352,6 +353,9 @@ func (w *sequencer) begin(b *Beginning, revision int64) {
 		w.growth += changeBytes(r)
 	}
 	s := newState(w.config, w.window, w.packer, w.log, strings.Clone(b.Plane), of, revision)
+	if of.undecrypted.Len() > 0 {
+		notify(w.writers[""].state.unread)
+	}
 	s.origin, s.begun, s.history.horizon = from, revision, revision
 	if rests { // who follows the changes of its origin has seen all objects that there are
 		s.resting = revision

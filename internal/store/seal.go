@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 )
 
 // Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
@@ -20,13 +22,26 @@ import (
 //
 // A version that the log cannot decrypt is unreadable, and keeps its encrypted bytes (Sidecar.Undecrypted): a
 // checkpoint writes them as they are, and they can be read again when the key is back.
+//
+// An encrypted version is bound to its key, and to where it is in the log: its bytes do not decrypt in the place of
+// another one. Keys are the same in all planes, so a place is named by a scope, too:
+//
+//	""                of the first plane: a value is bound as it would be in etcd
+//	planes/UID        of the commits of another plane, and of its layer in a checkpoint (ScopeOf)
+//	origins/REVISION  of a layer with what several planes have begun with (Layer.Scope)
+//
+// The plane that has written a version would be one scope for all of its life. But a version that several planes have
+// is there once in memory and in a checkpoint, where nothing names its writer, which may have ended; and to keep it with
+// each version would cost more than it is good for. So the scope is that of the place, which the reader knows without
+// trusting the version: a checkpoint encrypts all versions anew, and each for its layer. Those that did not decrypt
+// are an exception: they are bound to where they were written, and say so (UndecryptedError).
 type Sealing interface {
 	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
 	// long as ctx lasts.
 	Seal(ctx context.Context, resource string) (*Seal, error)
-	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal. It may call another process,
-	// for as long as ctx lasts; the caller holds no lock meanwhile.
-	Open(ctx context.Context, k Key, sealed []byte) (plain []byte, by uint32, err error)
+	// Open decrypts bytes that Seal.Append has made for a key in a scope. by is the ID of the Seal. It may call another
+	// process, for as long as ctx lasts; the caller holds no lock meanwhile.
+	Open(ctx context.Context, scope string, k Key, sealed []byte) (plain []byte, by uint32, err error)
 	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then
 	// Seal fails.
 	Current(resource string) (by uint32, known bool)
@@ -35,10 +50,46 @@ type Sealing interface {
 // Seal is how versions are encrypted at one moment.
 type Seal struct {
 	ID uint32 // of the key that encrypts, see Sidecar.SealedBy; never 0
-	// Append appends the encrypted bytes of a version of k. It cannot fail.
-	Append func(dst []byte, k Key, plain []byte) []byte
+	// Append appends the encrypted bytes of a version of k in a scope. It cannot fail.
+	Append func(dst []byte, scope string, k Key, plain []byte) []byte
 	// Withhold says that there is no key: the log must not contain the version. It is set for old versions alone.
 	Withhold bool
+}
+
+// ScopeOf is the scope of what is encrypted for a plane (Sealing).
+func ScopeOf(plane string) string {
+	if plane == "" {
+		return ""
+	}
+	return "planes/" + plane
+}
+
+// Scope is that of the versions in the layer (Sealing). No two origins are of one revision: it is that of the last
+// commit of a plane.
+func (l *Layer) Scope() string {
+	if l.Plane != "" {
+		return ScopeOf(l.Plane)
+	}
+	return "origins/" + strconv.FormatInt(l.Revision, 10)
+}
+
+// UndecryptedError is why a version that is in another scope than that of the first plane did not decrypt
+// (Sidecar.Unreadable). Scope is what its bytes are bound to, wherever they are.
+type UndecryptedError struct {
+	Scope string
+	Err   error
+}
+
+func (e *UndecryptedError) Error() string { return e.Err.Error() }
+
+func (e *UndecryptedError) Unwrap() error { return e.Err }
+
+// Scope is what the bytes of a version that did not decrypt are bound to.
+func (s *Sidecar) Scope() string {
+	if bound := (*UndecryptedError)(nil); errors.As(s.Unreadable, &bound) {
+		return bound.Scope
+	}
+	return ""
 }
 
 // Stale says whether a version is stored in another way than a write of it would be now: encrypted with another key, or
@@ -51,12 +102,12 @@ func (s *State) Stale(v *Version) bool {
 	return !known || by != v.Sidecar.SealedBy
 }
 
-// Reseal has the embedded writer write a checkpoint, if a version is stale: it encrypts all of them with the current
-// keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version: claims are
-// no objects. It returns before the checkpoint is written.
+// Reseal has the embedded writer write a checkpoint, if a version of any plane is stale: it encrypts all of them with
+// the current keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version:
+// claims are no objects. It returns before the checkpoint is written.
 func (s *Store) Reseal() {
 	w, embedded := s.Writer.(*writer)
-	if !embedded || !s.anyStale() {
+	if !embedded || !w.anyStale() {
 		return
 	}
 	w.seq.Lock()
@@ -65,19 +116,41 @@ func (s *Store) Reseal() {
 	notify(w.grown)
 }
 
-// anyStale says whether a live version is stale, other than those that did not decrypt.
-func (s *State) anyStale() (found bool) {
-	if s.config.Sealing == nil {
+// anyStale says whether a live version of any plane is stale, other than those that did not decrypt. A collection that
+// several planes have is looked at once.
+func (w *sequencer) anyStale() (found bool) {
+	if w.config.Sealing == nil {
 		return false
 	}
-	s.mu.Lock()
-	collections := s.live.freeze()
-	s.mu.Unlock()
-	scan(collections, func(v *Version) bool {
-		found = !v.Sidecar.Undecrypted && s.Stale(v)
-		return !found
-	})
-	return found
+	seen := map[*collection]bool{}
+	for _, of := range w.all() {
+		s := of.state
+		s.mu.Lock()
+		collections := s.live.freeze()
+		s.mu.Unlock()
+		collections.Scan(func(_ string, t *collection) bool {
+			if seen[t] {
+				return true
+			}
+			seen[t] = true
+			t.names.Scan(func(_ string, v *Version) bool {
+				found = !v.Sidecar.Undecrypted && s.Stale(v)
+				return !found
+			})
+			return !found
+		})
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// all are the writers of all planes.
+func (w *sequencer) all() []*writer {
+	w.seq.Lock()
+	defer w.seq.Unlock()
+	return slices.Collect(maps.Values(w.writers))
 }
 
 // seals returns the Seals of changes; nil if none of them is encrypted. It sets the ID in the sidecars of the versions,
@@ -126,8 +199,8 @@ func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted:
 
 func (e *SealError) Unwrap() error { return e.Err }
 
-// Undecrypted receives when a live version that could not be decrypted has been added. It is for the goroutine that
-// calls Recover.
+// Undecrypted receives when a live version that could not be decrypted has been added, to the state, or, for the first
+// plane, with another plane. It is for the goroutine that calls Recover.
 func (s *State) Undecrypted() <-chan struct{} { return s.unread }
 
 // unreadKeys are the keys of the live versions that are undecrypted, in order.
@@ -137,6 +210,12 @@ func (s *State) unreadKeys() []Key {
 	return s.undecrypted.Items()
 }
 
+func (s *State) unreadCount() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.undecrypted.Len()
+}
+
 // recoverAtOnce is how many versions Recover writes in one commit.
 const recoverAtOnce = 64
 
@@ -144,9 +223,30 @@ const recoverAtOnce = 64
 // a plugin answers, or the configuration has another key. They get new revisions, as all that was computed without them
 // (views, indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
-// It is called again from time to time, and when Undecrypted receives, by one goroutine. It costs nothing when all
-// versions are readable. The error is the first one.
+// That of the first plane does so in all planes of the log, whether somebody has opened them or not: each gets a version
+// of its own, also of one that several have. It is called again from time to time, and when Undecrypted receives, by one
+// goroutine. It costs next to nothing when all versions are readable. The error is the first one.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
+	recovered, left, err = s.recoverOwn(ctx)
+	w, embedded := s.Writer.(*writer)
+	if !embedded || s.plane != "" {
+		return recovered, left, err
+	}
+	for _, of := range w.all() {
+		if of == w || of.state.unreadCount() == 0 {
+			continue
+		}
+		more, still, failed := storeOf(of).recoverOwn(ctx)
+		if errors.Is(failed, ErrClosed) && w.Healthy() == nil { // the plane has ended meanwhile
+			continue
+		}
+		recovered, left, err = recovered+more, left+still, cmp.Or(err, failed)
+	}
+	return recovered, left, err
+}
+
+// recoverOwn is Recover for the versions of one plane.
+func (s *Store) recoverOwn(ctx context.Context) (recovered, left int, err error) {
 	atOnce := recoverAtOnce
 	if s.Others != nil { // it may not commit two of them together
 		atOnce = 1
@@ -159,10 +259,7 @@ func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 			break
 		}
 	}
-	s.mu.RLock()
-	left = s.undecrypted.Len()
-	s.mu.RUnlock()
-	return recovered, left, err
+	return recovered, s.unreadCount(), err
 }
 
 // recover is Recover for some keys, in one commit; after a conflict, in one for each of them.
@@ -174,7 +271,7 @@ func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, err err
 		if !found || !v.Sidecar.Undecrypted {
 			continue
 		}
-		plain, _, err := s.config.Sealing.Open(ctx, k, v.Data())
+		plain, _, err := s.config.Sealing.Open(ctx, v.Sidecar.Scope(), k, v.Data())
 		if err != nil {
 			continue
 		}

@@ -12,7 +12,7 @@ type halfSealed struct{ key bool }
 
 func (s *halfSealed) Seal(context.Context, string) (*Seal, error) { return nil, nil }
 
-func (s *halfSealed) Open(_ context.Context, _ Key, sealed []byte) ([]byte, uint32, error) {
+func (s *halfSealed) Open(_ context.Context, _ string, _ Key, sealed []byte) ([]byte, uint32, error) {
 	if !s.key {
 		return nil, 0, errors.New("no key")
 	}

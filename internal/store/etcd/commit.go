@@ -145,7 +145,7 @@ func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) 
 		return plain, nil
 	}
 	ch.Sidecar.SealedBy = seal.ID
-	return seal.Append(nil, ch.Key, plain), nil
+	return seal.Append(nil, "", ch.Key, plain), nil
 }
 
 // commit carries out a transaction. Its preconditions become comparisons of revisions: with the one that the caller

@@ -191,7 +191,7 @@ func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data [
 	current, plain := &store.Sidecar{}, value
 	var err error
 	if e.config.Sealing != nil && e.whole(k) == nil {
-		if plain, current.SealedBy, err = e.config.Sealing.Open(ctx, k, value); err != nil {
+		if plain, current.SealedBy, err = e.config.Sealing.Open(ctx, "", k, value); err != nil {
 			current.Undecrypted, current.Unreadable = true, err
 			return value, current
 		}

@@ -68,7 +68,7 @@ func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 		return err
 	}
 	v := versionWriter{part: part, seals: sealer{sealing: sealing}}
-	if err := v.all(c.Versions, c.Revision); err != nil {
+	if err := v.all(c.Versions, "", c.Revision); err != nil {
 		return err
 	}
 	if c.Layers != nil {
@@ -80,7 +80,7 @@ func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 			if err := part(appendLayer(nil, layer)); err != nil {
 				return err
 			}
-			if err := v.all(layer.Versions, c.Revision); err != nil {
+			if err := v.all(layer.Versions, layer.Scope(), c.Revision); err != nil {
 				return err
 			}
 		}
@@ -101,8 +101,8 @@ type versionWriter struct {
 	sealed            bool
 }
 
-// all writes versions, which are ordered by resource and name.
-func (w *versionWriter) all(versions iter.Seq2[*store.Version, error], revision int64) error {
+// all writes versions, which are ordered by resource and name, and encrypted for a scope.
+func (w *versionWriter) all(versions iter.Seq2[*store.Version, error], scope string, revision int64) error {
 	var last store.Key
 	for v, err := range versions {
 		if err != nil {
@@ -129,7 +129,7 @@ func (w *versionWriter) all(versions iter.Seq2[*store.Version, error], revision 
 			}
 			last = v.Key
 		}
-		w.versions = appendVersion(w.versions, v, w.sealed, seal)
+		w.versions = appendVersion(w.versions, scope, v, w.sealed, seal)
 		if w.count++; len(w.versions) >= partBytes {
 			if err := w.flush(); err != nil {
 				return err
@@ -333,6 +333,7 @@ func (l *Log) readLayers(revision int64, yield func(*store.Layer, error) bool) {
 				if !more {
 					continue
 				}
+				p.scope = layer.Scope()
 				_, wrong := p.versions(part.payload, func(v *store.Version) bool {
 					more = yield(v, nil)
 					return more

@@ -339,6 +339,9 @@ func (r *checkpointReading) part(p piece) error {
 	if p.synced != before {
 		r.open, r.lastKey = -1, store.Key{}
 	}
+	if r.parser.scope = ""; at != nil {
+		r.parser.scope = at.scope
+	}
 	gone := false
 	_, why := r.parser.versions(p.payload, func(v *store.Version) bool {
 		if r.lastKey = cloned(v.Key); r.open >= 0 {
@@ -724,9 +727,11 @@ func hintsOf(raw []byte) (keys []PlaneKey, planes []string, turn string) {
 	for n := range min(count, maxHints) {
 		var k store.Key
 		if versions {
-			flags := d.byte()
-			d.seals()
-			if k = d.key(); flags != isGone {
+			flags, seals := d.byte(), d.seals()
+			if k = d.key(); seals&elsewhere != 0 {
+				d.string()
+			}
+			if flags != isGone {
 				d.uvarint() // revision
 				d.meta(flags, newExpires, newForm)
 				d.bytes()

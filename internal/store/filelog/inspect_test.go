@@ -239,7 +239,7 @@ func TestInspectionIsWritten(t *testing.T) {
 type inverting struct{}
 
 func (inverting) Seal(context.Context, string) (*store.Seal, error) {
-	return &store.Seal{ID: 1, Append: func(dst []byte, _ store.Key, plain []byte) []byte {
+	return &store.Seal{ID: 1, Append: func(dst []byte, _ string, _ store.Key, plain []byte) []byte {
 		return append(append(dst, '!'), invert(plain)...)
 	}}, nil
 }
@@ -252,7 +252,7 @@ func invert(b []byte) []byte {
 	return b
 }
 
-func (inverting) Open(_ context.Context, _ store.Key, sealed []byte) ([]byte, uint32, error) {
+func (inverting) Open(_ context.Context, _ string, _ store.Key, sealed []byte) ([]byte, uint32, error) {
 	if len(sealed) == 0 || sealed[0] != '!' {
 		return nil, 0, errors.New("it is not encrypted")
 	}

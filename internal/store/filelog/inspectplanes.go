@@ -302,7 +302,8 @@ type layer struct {
 	origin  int64
 	headed  bool // its beginning was read
 	plane   string
-	damaged bool // a part of it is lost
+	scope   string // in which its versions are encrypted; "", in which none is, until its beginning was read
+	damaged bool   // a part of it is lost
 }
 
 // lostLayers are the layers of which something was lost in one place. open says that the next part is not known yet, or
@@ -381,7 +382,7 @@ func (l *layerReading) begins(number int64, payload []byte) error {
 	case int64(says.Number) != number || says.Origin >= says.Number:
 		return errLayer
 	}
-	at.headed, at.plane, at.origin = true, strings.Clone(says.Plane), int64(says.Origin)
+	at.headed, at.plane, at.origin, at.scope = true, strings.Clone(says.Plane), int64(says.Origin), says.Scope()
 	at.overlay.revision = says.Revision
 	if from := l.known[at.origin]; at.origin != 0 && from != nil {
 		if from.headed && from.plane != "" {

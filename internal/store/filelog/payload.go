@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -81,6 +82,7 @@ const (
 	newSealed   = 1 << iota // the data of the new version, or of the version of a checkpoint
 	oldSealed               // what the old version does not share with the new one
 	oldWithheld             // of the old version there is no more than its revision, expiry and form
+	elsewhere               // in a checkpoint: the version is bound to another scope than that of its place, which follows
 )
 
 // versionMeta is the part of a sidecar that cannot be computed from the bytes, and is therefore written to the log.
@@ -156,20 +158,25 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 	if c.Ends != "" {
 		b = appendString(b, c.Ends)
 	}
-	b = appendRecords(b, c.Records, c.Seals, flags&commitSealed != 0)
+	b = appendRecords(b, c.Plane, c.Records, c.Seals, flags&commitSealed != 0)
 	if c.Begins != nil {
-		b = appendRecords(b, c.Begins.Records, c.Begins.Seals, flags&commitSealed != 0)
+		b = appendRecords(b, c.Begins.Plane, c.Begins.Records, c.Begins.Seals, flags&commitSealed != 0)
 	}
 	return b
 }
 
-func appendRecords(b []byte, records []*store.Record, seals []*store.Seal, sealed bool) []byte {
+// appendRecords appends the records of a plane.
+func appendRecords(b []byte, plane string, records []*store.Record, seals []*store.Seal, sealed bool) []byte {
+	scope := ""
+	if sealed {
+		scope = store.ScopeOf(plane)
+	}
 	for i, r := range records {
 		var seal *store.Seal
 		if seals != nil {
 			seal = seals[i]
 		}
-		b = appendRecord(b, r, sealed, seal)
+		b = appendRecord(b, scope, r, sealed, seal)
 	}
 	return b
 }
@@ -207,7 +214,7 @@ func isSealed(c *store.Commit) bool {
 // lengths of both. An empty middle is not encrypted. A record of an encrypted commit has a byte of seals after its
 // flags, which says what is encrypted in it; that is nothing if seal is nil, and the old version was not encrypted
 // already.
-func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []byte {
+func appendRecord(b []byte, scope string, r *store.Record, sealed bool, seal *store.Seal) []byte {
 	var flags byte
 	var now, before versionMeta
 	if r.New != nil {
@@ -225,14 +232,14 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	b = append(b, flags)
 	var seals byte
 	if sealed {
-		seals = sealsOf(r, seal)
+		seals = sealsOf(scope, r, seal)
 		b = append(b, seals)
 	}
 	b = appendString(b, r.Key.Resource)
 	b = appendString(b, r.Key.Name)
 	if r.New != nil {
 		b = now.append(b, flags, newExpires, newForm)
-		b = appendText(b, r.Key, r.New, seals&newSealed != 0, seal)
+		b = appendText(b, scope, r.Key, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
 		// Most versions are deltas, and to put their bytes together takes memory: those of the new one are in b
@@ -261,7 +268,7 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 		b = binary.AppendUvarint(b, uint64(tail))
 		middle := old[head : len(old)-tail]
 		if seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted && len(middle) > 0 {
-			b = appendPart(b, r.Key, bytes.Clone(middle), true, seal)
+			b = appendPart(b, scope, r.Key, bytes.Clone(middle), true, seal)
 		} else {
 			b = appendBytes(b, middle)
 		}
@@ -269,13 +276,16 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	return b
 }
 
-// sealsOf is the byte of seals of a record. An old version that did not decrypt is encrypted already, whatever seal is.
-func sealsOf(r *store.Record, seal *store.Seal) (seals byte) {
+// sealsOf is the byte of seals of a record. An old version that did not decrypt is encrypted already, whatever seal is;
+// one that is bound to another scope, because the plane has begun with it, would not decrypt from here.
+func sealsOf(scope string, r *store.Record, seal *store.Seal) (seals byte) {
 	if seal != nil && r.New != nil {
 		seals = newSealed
 	}
 	switch {
 	case r.Old == nil:
+	case r.Old.Sidecar.Undecrypted && r.Old.Sidecar.Scope() != scope:
+		seals |= oldWithheld
 	case r.Old.Sidecar.Undecrypted:
 		seals |= oldSealed
 	case seal == nil:
@@ -288,17 +298,17 @@ func sealsOf(r *store.Record, seal *store.Seal) (seals byte) {
 }
 
 // appendPart appends a part of a record: a length and bytes, encrypted if encrypt is set.
-func appendPart(b []byte, k store.Key, part []byte, encrypt bool, seal *store.Seal) []byte {
+func appendPart(b []byte, scope string, k store.Key, part []byte, encrypt bool, seal *store.Seal) []byte {
 	if !encrypt {
 		return appendBytes(b, part)
 	}
-	return appendBytes(b, seal.Append(nil, k, part))
+	return appendBytes(b, seal.Append(nil, scope, k, part))
 }
 
 // appendText appends the bytes of a version as a part.
-func appendText(b []byte, k store.Key, v *store.Version, encrypt bool, seal *store.Seal) []byte {
+func appendText(b []byte, scope string, k store.Key, v *store.Version, encrypt bool, seal *store.Seal) []byte {
 	if encrypt {
-		return appendPart(b, k, v.Data(), true, seal)
+		return appendPart(b, scope, k, v.Data(), true, seal)
 	}
 	return v.Append(binary.AppendUvarint(b, uint64(v.Len())), 0, v.Len())
 }
@@ -306,10 +316,11 @@ func appendText(b []byte, k store.Key, v *store.Version, encrypt bool, seal *sto
 // appendVersion appends one version of a checkpoint: flags, resource, name, revision, expiry, form, data. There is no
 // old version: a checkpoint is a state and has no history.
 //
-// With sealed set a byte of seals follows the flags; a version that did not decrypt is encrypted already.
+// With sealed set a byte of seals follows the flags; a version that did not decrypt is encrypted already, and may be
+// bound to another scope than that of its layer: a plane has begun with it. That scope then follows the key.
 //
 // Of a version without a sidecar, in a layer, there is the key alone.
-func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []byte {
+func appendVersion(b []byte, scope string, v *store.Version, sealed bool, seal *store.Seal) []byte {
 	if v.Sidecar == nil {
 		if b = append(b, isGone); sealed {
 			b = append(b, 0)
@@ -320,18 +331,24 @@ func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []
 	flags := current.flags(newExpires, newForm)
 	b = append(b, flags)
 	encrypt := seal != nil // not if v is encrypted already
+	var seals byte
+	if encrypt || v.Sidecar.Undecrypted {
+		seals = newSealed
+	}
+	if v.Sidecar.Undecrypted && v.Sidecar.Scope() != scope {
+		seals |= elsewhere
+	}
 	if sealed {
-		var seals byte
-		if encrypt || v.Sidecar.Undecrypted {
-			seals = newSealed
-		}
 		b = append(b, seals)
 	}
 	b = appendString(b, v.Key.Resource)
 	b = appendString(b, v.Key.Name)
+	if seals&elsewhere != 0 {
+		b = appendString(b, v.Sidecar.Scope())
+	}
 	b = binary.AppendUvarint(b, uint64(v.Revision))
 	b = current.append(b, flags, newExpires, newForm)
-	return appendText(b, v.Key, v, encrypt, seal)
+	return appendText(b, scope, v.Key, v, encrypt, seal)
 }
 
 // appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.
@@ -518,6 +535,7 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 type parser struct {
 	sealing store.Sealing   // decrypts; nil: nothing does
 	ctx     context.Context // of the reading, for sealing; nil: it is not bounded
+	scope   string          // of what is parsed (store.Sealing)
 	commit  store.Commit
 	buffers []*recordBuffer
 	old     []byte // the old versions, put together from their parts
@@ -548,12 +566,18 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 		p.old = []byte{}
 	}
 	next := h.first()
+	if p.scope = ""; d.sealed {
+		p.scope = store.ScopeOf(h.plane)
+	}
 	if c.Records, err = p.records(&d, c.Records, 0, h.count, next); err != nil {
 		return nil, err
 	}
 	if h.starts {
 		c.Begins = &store.Beginning{Plane: h.begin, Origin: h.origin}
 		next += int64(h.count)
+		if d.sealed {
+			p.scope = store.ScopeOf(h.begin)
+		}
 		if c.Begins.Records, err = p.records(&d, nil, h.count, h.begins, next); err != nil {
 			return nil, err
 		}
@@ -594,7 +618,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		m.is = d.meta(flags, newExpires, newForm)
 		data = d.bytes()
 		if seals&newSealed != 0 {
-			data = p.unseal(r.Key, data, &m.is)
+			data = p.unseal(p.scope, r.Key, data, &m.is)
 		}
 		r.New = &m.new
 		m.new.Lend(r.Key, 0, data, &m.is)
@@ -650,6 +674,10 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 			}
 			continue
 		}
+		scope := p.scope
+		if seals&elsewhere != 0 {
+			scope = strings.Clone(d.string())
+		}
 		revision := int64(d.uvarint())
 		m.is = d.meta(flags, newExpires, newForm)
 		data := d.bytes()
@@ -657,7 +685,7 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 			return false, errPayload
 		}
 		if seals&newSealed != 0 {
-			data = p.unseal(key, data, &m.is)
+			data = p.unseal(scope, key, data, &m.is)
 		}
 		m.new.Lend(key, revision, data, &m.is)
 		if !yield(&m.new) {
@@ -669,9 +697,12 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 
 // unseal decrypts the bytes of a version. If that fails, they stay as they are, and the sidecar says so: a lost key
 // must not prevent the server from starting, and may be found again.
-func (p *parser) unseal(k store.Key, sealed []byte, sc *store.Sidecar) []byte {
-	plain, by, err := p.open(k, sealed)
+func (p *parser) unseal(scope string, k store.Key, sealed []byte, sc *store.Sidecar) []byte {
+	plain, by, err := p.open(scope, k, sealed)
 	if err != nil {
+		if scope != "" {
+			err = &store.UndecryptedError{Scope: scope, Err: err}
+		}
 		sc.Undecrypted, sc.Unreadable = true, err
 		return sealed
 	}
@@ -682,7 +713,7 @@ func (p *parser) unseal(k store.Key, sealed []byte, sc *store.Sidecar) []byte {
 // errSealed is the reference's error for an encrypted value, where nothing decrypts it.
 var errSealed = errors.New("identity transformer tried to read encrypted data")
 
-func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err error) {
+func (p *parser) open(scope string, k store.Key, sealed []byte) (plain []byte, by uint32, err error) {
 	if p.sealing == nil {
 		return nil, 0, errSealed
 	}
@@ -690,7 +721,7 @@ func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err 
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return p.sealing.Open(ctx, k, sealed)
+	return p.sealing.Open(ctx, scope, k, sealed)
 }
 
 // oldUnread decrypts the middle of an old version, and says whether the version cannot be read: because that fails, or
@@ -705,7 +736,7 @@ func (p *parser) oldUnread(r *store.Record, seals byte, shared int, middle *[]by
 		before.Undecrypted, before.Unreadable = true, r.New.Sidecar.Unreadable
 		*middle = nil
 	case seals&oldSealed != 0 && len(*middle) > 0:
-		if *middle = p.unseal(r.Key, *middle, before); before.Undecrypted && shared > 0 {
+		if *middle = p.unseal(p.scope, r.Key, *middle, before); before.Undecrypted && shared > 0 {
 			*middle = nil
 		}
 	}

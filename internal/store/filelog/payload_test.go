@@ -100,7 +100,7 @@ func TestCheckpointPayloads(t *testing.T) {
 	for _, text := range []string{"a", "", "c"} {
 		v := formed(uint64(len(text)), version(text, 5, time.Unix(int64(len(text)), 0)))
 		v.Key = store.Key{Resource: "/pods", Name: "n" + text}
-		b = appendVersion(b, v, false, nil)
+		b = appendVersion(b, "", v, false, nil)
 	}
 	b = append([]byte{payloadVersions, 3}, b...)
 	var p parser
@@ -210,13 +210,13 @@ func FuzzPayload(f *testing.F) {
 	f.Add(appendCommit(nil, &store.Commit{Revision: 9, Time: 1, Records: []*store.Record{{
 		Key: store.Key{Resource: "/pods", Name: "a"}, Old: version("abc", 5, time.Unix(1, 0)), New: version("abd",
 			9, time.Unix(2, 0))}}}))
-	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, version("abc", 5, time.Unix(1, 0)), false, nil)...))
+	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, "", version("abc", 5, time.Unix(1, 0)), false, nil)...))
 	f.Add(appendHead(nil, &store.Checkpoint{Revision: 7,
 		Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: 2, Bytes: 3}}}}))
 	f.Add(appendCommit(nil, beginningCommit(store.Key{Resource: "/pods", Name: "a"})))
 	f.Add(appendLayer(nil, &store.Layer{Number: 3, Origin: 2, Plane: "id", Revision: 9, Begun: 4, Resting: 5, Since: 6,
 		Collections: []store.LayerCollection{{Resource: "/pods", Changed: 8}}}))
-	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, &store.Version{Key: store.Key{Resource: "/pods",
+	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, "", &store.Version{Key: store.Key{Resource: "/pods",
 		Name: "a"}}, false, nil)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p parser
@@ -228,7 +228,7 @@ func FuzzPayload(f *testing.F) {
 			}
 		}
 		_, _ = p.versions(b, func(v *store.Version) bool {
-			appendVersion(nil, v, false, nil)
+			appendVersion(nil, "", v, false, nil)
 			return true
 		})
 		_, _, _, _ = parseHead(b)

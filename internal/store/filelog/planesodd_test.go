@@ -90,7 +90,7 @@ func TestInspectContradictions(t *testing.T) {
 //
 // SPEC: STORE-7
 func TestOddParts(t *testing.T) {
-	gone := append([]byte{payloadVersions, 1}, appendVersion(nil, &store.Version{Key: store.Key{Resource: "/pods",
+	gone := append([]byte{payloadVersions, 1}, appendVersion(nil, "", &store.Version{Key: store.Key{Resource: "/pods",
 		Name: "a"}}, false, nil)...)
 	if beginsLayer(frame{}) || !beginsLayer(frame{payload: []byte{payloadLayer}}) {
 		t.Error("an empty part begins a layer, or the beginning of one does not")
@@ -106,7 +106,7 @@ func TestOddParts(t *testing.T) {
 	}
 	v := version("x", 5, time.Time{})
 	v.Key = store.Key{Resource: "/pods", Name: "b"}
-	payload := append([]byte{payloadVersions, 1}, appendVersion(nil, v, false, nil)...)
+	payload := append([]byte{payloadVersions, 1}, appendVersion(nil, "", v, false, nil)...)
 	if err := r.part(piece{frame: frame{kind: framePart, payload: payload}}); err != nil || i.state[v.Key] == nil {
 		t.Errorf("after it: %v", err)
 	}

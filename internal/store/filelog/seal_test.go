@@ -15,25 +15,26 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// sealing encrypts the versions of all resources, for tests: a value is the name of the key, the key in
+// sealing encrypts the versions of all resources, for tests: a value is the name of the key, the scope and the key in
 // the store, and the plain bytes, each with the bits of a byte inverted.
 type sealing struct {
 	keys map[string]bool // those that decrypt
 	now  string          // the one that encrypts; "": there is none, which is an error; "clear": nothing is encrypted
+	only string          // the resource that is encrypted; "": all are
 }
 
 var errNoKey = errors.New("no key")
 
-func (s *sealing) Seal(_ context.Context, _ string) (*store.Seal, error) {
-	if s.now == "clear" {
+func (s *sealing) Seal(_ context.Context, resource string) (*store.Seal, error) {
+	if s.now == "clear" || s.only != "" && s.only != resource {
 		return nil, nil
 	}
 	if s.now == "" {
 		return nil, errNoKey
 	}
 	key := s.now
-	return &store.Seal{ID: uint32(key[0]), Append: func(dst []byte, k store.Key, plain []byte) []byte {
-		return append(dst, inverted([]byte(key+"|"+k.String()+"|"+string(plain)))...)
+	return &store.Seal{ID: uint32(key[0]), Append: func(dst []byte, scope string, k store.Key, plain []byte) []byte {
+		return append(dst, inverted([]byte(key+"|"+scope+k.String()+"|"+string(plain)))...)
 	}}, nil
 }
 
@@ -45,17 +46,17 @@ func inverted(b []byte) []byte {
 	return b
 }
 
-func (s *sealing) Open(_ context.Context, k store.Key, sealed []byte) ([]byte, uint32, error) {
+func (s *sealing) Open(_ context.Context, scope string, k store.Key, sealed []byte) ([]byte, uint32, error) {
 	parts := bytes.SplitN(inverted(sealed), []byte("|"), 3)
-	if len(parts) < 3 || !s.keys[string(parts[0])] || string(parts[1]) != k.String() {
+	if len(parts) < 3 || !s.keys[string(parts[0])] || string(parts[1]) != scope+k.String() {
 		return nil, 0, fmt.Errorf("%w for %s", errNoKey, k)
 	}
 	return parts[2], uint32(parts[0][0]), nil
 }
 
-func (s *sealing) Current(string) (uint32, bool) {
+func (s *sealing) Current(resource string) (uint32, bool) {
 	switch {
-	case s.now == "clear":
+	case s.now == "clear" || s.only != "" && s.only != resource:
 		return 0, true
 	case s.now == "":
 		return 0, false
@@ -95,7 +96,7 @@ func TestSealedPayload(t *testing.T) {
 	k := store.Key{Resource: "/secrets", Name: "ns/a"}
 	const mark = "{a longer mark}"
 	s := &sealing{keys: map[string]bool{"x": true}, now: "x"}
-	lost := (&sealing{now: "y"}).seal(t, k).Append(nil, k, []byte(mark))
+	lost := (&sealing{now: "y"}).seal(t, k).Append(nil, "", k, []byte(mark))
 	for name, r := range map[string]*store.Record{
 		"created":       {New: version(mark, 9, at0)},
 		"changed":       {Old: version("{a longer MARK}", 5, at0), New: version(mark, 9, at0)},
@@ -176,7 +177,13 @@ func (s *sealing) open(t *testing.T, fs vfs.FS) *store.Store {
 		t.Fatal(err)
 	}
 	opened, err := store.Open(store.Config{Log: log, Sealing: s, CompactBytes: 8 << 10, HistoryBytes: 1 << 10,
-		Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
+		PlaneResources: []string{"/planes"},
+		Describe: func(k store.Key, _ []byte) *store.Sidecar {
+			if k.Resource == "/planes" {
+				return &store.Sidecar{UID: k.Name}
+			}
+			return &store.Sidecar{}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +402,7 @@ func FuzzSealedPayload(f *testing.F) {
 	}
 	f.Add(appendCommit(nil, &store.Commit{Revision: 9, Time: 1, Seals: []*store.Seal{seal}, Records: []*store.Record{{
 		Key: k, Old: version("abc", 5, at0), New: version("abd", 9, at0)}}}))
-	f.Add(append([]byte{payloadSealedVersions, 1}, appendVersion(nil, version("abc", 5, at0), true, seal)...))
+	f.Add(append([]byte{payloadSealedVersions, 1}, appendVersion(nil, "", version("abc", 5, at0), true, seal)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, p := range []parser{{}, {sealing: s}} {
 			if c, err := p.commitOf(b); err == nil {
