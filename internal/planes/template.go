@@ -108,6 +108,10 @@ func asOf(err error) error {
 // Begin is kind.Config.Begin: a plane begins with the template, or with the plane that its spec names, as it is now or
 // was. It is called again if the commit loses a race.
 func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begin, error) {
+	obj, err := engine.ObjectOf(created)
+	if err != nil {
+		return nil, apierr.NewInternal(err)
+	}
 	of, err := describe(created)
 	if err != nil {
 		return nil, apierr.NewInternal(err)
@@ -118,9 +122,10 @@ func (p *Planes) Begin(ctx context.Context, created *store.Version) (*store.Begi
 		b.Changes, err = p.own(of.Created)
 		return b, err
 	}
-	origin, err := p.Origin(from.Name, from.ResourceVersion)
+	// It begins with what its status says, not with what the other plane has become since that was set.
+	origin, err := kind.OriginOf(obj)
 	if err != nil {
-		return nil, err
+		return nil, apierr.NewInternal(err)
 	}
 	b.Origin = origin.UID
 	s, err := p.config.First.Store.Plane(origin.UID)

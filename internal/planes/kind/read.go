@@ -2,6 +2,7 @@ package kind
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"plinth/object"
@@ -47,6 +48,14 @@ func SpecOf(obj object.Value) Spec {
 		s.Limits.Bytes = q.Value()
 	}
 	return s
+}
+
+// OriginOf reads from the status of a stored plane what it has begun with.
+func OriginOf(obj object.Value) (o Origin, err error) {
+	from := obj.At("status", "origin")
+	o.UID = from.At("uid").Str()
+	o.Revision, err = strconv.ParseInt(from.At("resourceVersion").Str(), 10, 64)
+	return o, err
 }
 
 // Usage is what a plane has and costs, for its status.
