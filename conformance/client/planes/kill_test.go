@@ -33,7 +33,7 @@ const (
 	planesPath = "/apis/plinth/v1alpha1/planes"
 	clients    = 16        // of planes; another one writes in the first plane
 	objects    = 12        // names of objects in a plane: every second one is a Secret, the others are ConfigMaps
-	ballast    = 650 << 10 // the size of the object of the first plane, whose writes make checkpoints due
+	ballast    = 300 << 10 // the size of the object of the first plane, whose writes make checkpoints due
 )
 
 // counts are what has happened. A run in which too little has is an error.
@@ -229,7 +229,8 @@ func (f *fall) create(rng *rand.Rand, slot int) error {
 	o, status, err := f.send(http.MethodPost, planesPath, fmt.Appendf(nil,
 		`{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":%q},"spec":{%s}}`, l.name, from))
 	f.mu.Lock()
-	refused := l.origin != nil && (status == http.StatusNotFound && l.origin.deletes() || status == http.StatusGone && l.asked > 0)
+	refused := l.origin != nil && ((status == http.StatusNotFound || status == http.StatusConflict) && l.origin.deletes() ||
+		status == http.StatusGone && l.asked > 0)
 	if refused {
 		f.lives[slot] = nil
 		if status == http.StatusGone {
@@ -642,7 +643,7 @@ func TestKill(t *testing.T) {
 	f.server = harness.Run(t, harness.Options{Kind: harness.Plinth, Dir: filepath.Join(dir, "server"),
 		Flags: append([]string{"--planes"}, f.flags...)})
 	f.client = load.New(f.server, 1)
-	for range 40 { // so that the first kill comes after a checkpoint
+	for range 60 { // so that the first kill comes after a checkpoint
 		if err := f.write(rand.New(rand.NewPCG(*seed, 0)), f.firstPlane, ballast); err != nil {
 			t.Fatal(err)
 		}

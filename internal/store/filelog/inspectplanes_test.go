@@ -31,9 +31,10 @@ type planesEvent struct {
 
 // planesModel is what planes have had: all commits in order.
 type planesModel struct {
-	events []planesEvent
-	rng    *rand.Rand
-	live   []string // planes besides the first one
+	events  []planesEvent
+	refused []planesEvent // since the last commit that was not, without their revisions
+	rng     *rand.Rand
+	live    []string // planes besides the first one
 }
 
 // write makes a random commit: changes in a plane, or the beginning or end of one.
@@ -73,10 +74,17 @@ func (m *planesModel) write(s *store.Store) error {
 			}
 		}
 	}
+	return m.commit(of, e)
+}
+
+// commit makes the commit of an event.
+func (m *planesModel) commit(of *store.Store, e planesEvent) error {
 	revisions, err := of.Commit(context.Background(), nil, e.changes)
 	if err != nil {
+		m.refused = append(m.refused, e)
 		return err
 	}
+	m.refused = nil
 	e.first = revisions.First
 	e.last = e.first + int64(len(e.changes)+len(e.beginning)) - 1
 	m.add(e)
