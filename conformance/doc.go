@@ -11,8 +11,8 @@
 //     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints,
 //     etcdform, fairness, features, metrics.
 //   - client: do real clients and programs work, and what the pages say? clientgo, cbor, kubectl, apply, envtest,
-//     plinthtest, outside, cluster, collection, controllers, certificates, nodes, operators, policies, aggregation,
-//     languages, guides.
+//     plinthtest, outside, cluster, collection, planes, controllers, certificates, nodes, operators, policies,
+//     aggregation, languages, guides.
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood, planes.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd, and two releases a directory? etcd,
 //     services, releases.
