@@ -366,8 +366,8 @@ func TestReseal(t *testing.T) {
 	e.send(http.MethodGet, inDefault+"services", "", 200)
 }
 
-// The Secrets of planes are encrypted, and encrypted with a new key, without a request to the planes; a fork has those of
-// a plane that was deleted. With a lost key they cannot be read, and can be when it is back.
+// The Secrets of planes are encrypted, and encrypted with a new key without a request to the planes; a fork has those
+// of a plane that was deleted. With a lost key they cannot be read, and can be when it is back.
 //
 // SPEC: STORE-5, BEY-9
 func TestRotationOfPlanes(t *testing.T) {

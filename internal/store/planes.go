@@ -183,7 +183,10 @@ func (w *writer) beginning(ctx context.Context, changes []Change) (*beginning, e
 // allows says whether the commit is within the bounds of the plane. To write what is there once more (Change.Again)
 // always is. The caller holds seq.
 func (w *writer) allows(changes []Change, versions []*Version) error {
-	if w.bounds == (Bounds{}) || len(changes) > 0 && !slices.ContainsFunc(changes, func(ch Change) bool { return !ch.Again }) {
+	if w.bounds == (Bounds{}) {
+		return nil
+	}
+	if len(changes) > 0 && !slices.ContainsFunc(changes, func(ch Change) bool { return !ch.Again }) {
 		return nil
 	}
 	if w.bounds.ReadOnly && len(changes) > 0 {

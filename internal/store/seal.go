@@ -31,10 +31,10 @@ import (
 //	origins/REVISION  of a layer with what several planes have begun with (Layer.Scope)
 //
 // The plane that has written a version would be one scope for all of its life. But a version that several planes have
-// is there once in memory and in a checkpoint, where nothing names its writer, which may have ended; and to keep it with
-// each version would cost more than it is good for. So the scope is that of the place, which the reader knows without
-// trusting the version: a checkpoint encrypts all versions anew, and each for its layer. Those that did not decrypt
-// are an exception: they are bound to where they were written, and say so (UndecryptedError).
+// is there once in memory and in a checkpoint, where nothing names its writer, which may have ended; and to keep it
+// with each version would cost more than it is good for. So the scope is that of the place, which the reader knows
+// without trusting the version: a checkpoint encrypts all versions anew, and each for its layer. Those that did not
+// decrypt are an exception: they are bound to where they were written, and say so (UndecryptedError).
 type Sealing interface {
 	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
 	// long as ctx lasts.
@@ -103,8 +103,8 @@ func (s *State) Stale(v *Version) bool {
 }
 
 // Reseal has the embedded writer write a checkpoint, if a version of any plane is stale: it encrypts all of them with
-// the current keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version:
-// claims are no objects. It returns before the checkpoint is written.
+// the current keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every
+// version: claims are no objects. It returns before the checkpoint is written.
 func (s *Store) Reseal() {
 	w, embedded := s.Writer.(*writer)
 	if !embedded || !w.anyStale() {
@@ -223,9 +223,9 @@ const recoverAtOnce = 64
 // a plugin answers, or the configuration has another key. They get new revisions, as all that was computed without them
 // (views, indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
-// That of the first plane does so in all planes of the log, whether somebody has opened them or not: each gets a version
-// of its own, also of one that several have. It is called again from time to time, and when Undecrypted receives, by one
-// goroutine. It costs next to nothing when all versions are readable. The error is the first one.
+// That of the first plane does so in all planes of the log, whether somebody has opened them or not: each gets a
+// version of its own, also of one that several have. It is called again from time to time, and when Undecrypted
+// receives, by one goroutine. It costs next to nothing when all versions are readable. The error is the first one.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 	recovered, left, err = s.recoverOwn(ctx)
 	w, embedded := s.Writer.(*writer)

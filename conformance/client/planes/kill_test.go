@@ -90,7 +90,8 @@ func (o *object) revision() (r int64) {
 
 // known finds which content an object has.
 func (o *object) known() (c content, err error) {
-	if _, err := fmt.Sscan(o.Data["content"], &c.serial, &c.size); err != nil || c.serial == 0 || o.Data["text"] != c.text() {
+	_, err = fmt.Sscan(o.Data["content"], &c.serial, &c.size)
+	if err != nil || c.serial == 0 || o.Data["text"] != c.text() {
 		return c, fmt.Errorf("%s has %.80q, %.80q", o.Metadata.Name, o.Data["content"], o.Data["text"])
 	}
 	return c, nil
@@ -229,8 +230,8 @@ func (f *fall) create(rng *rand.Rand, slot int) error {
 	o, status, err := f.send(http.MethodPost, planesPath, fmt.Appendf(nil,
 		`{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":%q},"spec":{%s}}`, l.name, from))
 	f.mu.Lock()
-	refused := l.origin != nil && ((status == http.StatusNotFound || status == http.StatusConflict) && l.origin.deletes() ||
-		status == http.StatusGone && l.asked > 0)
+	none := status == http.StatusNotFound || status == http.StatusConflict
+	refused := l.origin != nil && (none && l.origin.deletes() || status == http.StatusGone && l.asked > 0)
 	if refused {
 		f.lives[slot] = nil
 		if status == http.StatusGone {
@@ -507,8 +508,8 @@ func (f *fall) verify() error {
 			return fmt.Errorf("the plane %s is lost", l.name)
 		}
 		if o.Metadata.UID != l.uid || o.Status.URL != l.url {
-			return fmt.Errorf("the plane %s has the UID %s, and had %s; its URL is %s, and was %s", l.name, o.Metadata.UID, l.uid,
-				o.Status.URL, l.url)
+			return fmt.Errorf("the plane %s has the UID %s, and had %s; its URL is %s, and was %s", l.name, o.Metadata.UID,
+				l.uid, o.Status.URL, l.url)
 		}
 	}
 	for name := range there {

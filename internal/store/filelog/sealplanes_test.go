@@ -126,7 +126,8 @@ func TestResealPlanes(t *testing.T) {
 	p.reopen()
 	p.Reseal()
 	waitFor(func() bool { return bytes.Contains(files(t, p.fs, ".base"), inverted([]byte("y|"))) })
-	if base := files(t, p.fs, ".base"); bytes.Contains(base, inverted([]byte("x|"))) || bytes.Contains(base, []byte("mark")) {
+	base := files(t, p.fs, ".base")
+	if bytes.Contains(base, inverted([]byte("x|"))) || bytes.Contains(base, []byte("mark")) {
 		t.Error("a checkpoint has a version in clear, or encrypted with the old key")
 	}
 	delete(p.keys, "x")
@@ -169,7 +170,8 @@ func (p *sealedPlanes) names(kind string) (found []string) {
 }
 
 // Versions that do not decrypt are kept where they are and in what begins with it, through checkpoints and the end of
-// the plane that has written them, and are readable in all planes when the key is back: in one that takes no writes, too.
+// the plane that has written them, and are readable in all planes when the key is back, also in one that takes no
+// writes.
 //
 // SPEC: STORE-5, STORE-7
 func TestRecoverPlanes(t *testing.T) {
@@ -231,8 +233,8 @@ func TestSwappedPlanes(t *testing.T) {
 	k := secret("ns/a")
 	seals := []*store.Seal{s.seal(t, k)}
 	record := func() []*store.Record {
-		r := &store.Record{Key: k, Revision: 9, Old: version("{the old mark}", 5, at0), New: version("{the new mark}", 9, at0)}
-		return []*store.Record{r}
+		return []*store.Record{{Key: k, Revision: 9, Old: version("{the old mark}", 5, at0),
+			New: version("{the new mark}", 9, at0)}}
 	}
 	first := func() *store.Record {
 		return &store.Record{Key: k, Revision: 9, New: version("{the new mark}", 9, at0)}
@@ -261,7 +263,8 @@ func TestSwappedPlanes(t *testing.T) {
 		moved := bytes.Replace(b, []byte("uid-1"), []byte("uid-2"), 1)
 		if c.Plane == "" && c.Begins == nil { // the same, as a commit of a plane
 			other := *c
-			other.Plane, other.Seals = "uid-2", []*store.Seal{{ID: 1, Append: func(dst []byte, _ string, k store.Key, plain []byte) []byte {
+			other.Plane = "uid-2"
+			other.Seals = []*store.Seal{{ID: 1, Append: func(dst []byte, _ string, k store.Key, plain []byte) []byte {
 				return seals[0].Append(dst, "", k, plain)
 			}}}
 			moved = appendCommit(nil, &other)
