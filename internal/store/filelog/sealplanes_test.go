@@ -221,7 +221,11 @@ func TestUndecryptedFork(t *testing.T) {
 	default:
 	}
 	p.begin("d", "b")
-	<-p.Undecrypted()
+	select {
+	case <-p.Undecrypted():
+	default:
+		t.Error("the first plane has not heard of it")
+	}
 }
 
 // Encrypted bytes do not decrypt in the place of another plane's object of the same key, in a commit, in the beginning
