@@ -203,7 +203,7 @@ var allowed = map[string][]string{
 	"plinthtest": {"internal/access", "internal/addresses", "internal/admission", "internal/apierr", "internal/auth",
 		"internal/auth/serviceaccount", "internal/authz", "internal/builtin", "internal/engine", "internal/features",
 		"internal/httpapi", "internal/initial", "internal/kubeconfig", "internal/nodes", "internal/pki", "internal/plane",
-		"internal/storage", "internal/store", "merge", "object"},
+		"internal/planes/route", "internal/storage", "internal/store", "merge", "object"},
 	"internal/background": {},
 	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/console", "internal/datadir",
 		"internal/etcdstub", "internal/expiry", "internal/kubeconfig", "internal/occupant", "internal/plane",

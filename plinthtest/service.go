@@ -18,22 +18,27 @@ import (
 	"sync"
 	"time"
 
+	"plinth/internal/apierr"
+	"plinth/internal/auth"
 	"plinth/internal/kubeconfig"
+	"plinth/internal/pki"
+	"plinth/internal/planes/route"
 )
 
 // ServiceVersion is that of the interface of a Service. It is changed when a client of the one before would fail.
 const ServiceVersion = 1
 
 // Service makes control planes for tests in another process, which asks for them by HTTP and JSON
-// (docs/test-planes.md): `plinth test-server --planes` is one, and the module plinthtest/outside its client. A plane
-// listens at a port of its own. Time is that of the clock.
+// (docs/test-planes.md): `plinth test-server --planes` is one, and the module plinthtest/outside its client. All planes
+// are at its port, below /clusters/NAME, as those of `plinth serve --planes` are. Time is that of the clock.
 type Service struct {
 	url, token string
 	http       *http.Server
+	admin      pki.Pair // the client certificate of the administrator of all planes
 
 	mu     sync.Mutex
 	made   int // planes, images and rules, for their names
-	planes map[string]*Plane
+	planes map[string]*servedPlane
 	images map[string]*Image
 	rules  map[string]*Rule            // by plane and name: "p1/r2"
 	parsed map[[sha256.Size]byte]*read // definitions, by their text
@@ -41,7 +46,7 @@ type Service struct {
 
 // NewService returns a service that accepts requests at a free port of the loopback address.
 func NewService() (*Service, error) {
-	serving, _, err := certificates(sharedKeys(false).authority)
+	serving, admin, err := certificates(sharedKeys(false).authority)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +54,10 @@ func NewService() (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{url: "https://" + listener.Addr().String(), token: rand.Text(), planes: map[string]*Plane{},
-		images: map[string]*Image{}, rules: map[string]*Rule{}, parsed: map[[sha256.Size]byte]*read{}}
-	s.http = &http.Server{Handler: s.handler(), TLSConfig: serving}
+	s := &Service{url: "https://" + listener.Addr().String(), token: rand.Text(), admin: admin,
+		planes: map[string]*servedPlane{}, images: map[string]*Image{}, rules: map[string]*Rule{},
+		parsed: map[[sha256.Size]byte]*read{}}
+	s.http = &http.Server{Handler: s.route(s.handler()), TLSConfig: serving, ConnContext: auth.Remember}
 	go func() { _ = s.http.ServeTLS(listener, "", "") }() // until Close
 	return s, nil
 }
@@ -77,6 +83,54 @@ func (s *Service) Close() error {
 	return err
 }
 
+// servedPlane is a plane of a service.
+type servedPlane struct {
+	*Plane
+	closing context.Context // ends when the plane is to end, and its requests with it
+	end     context.CancelFunc
+}
+
+func served(p *Plane) *servedPlane {
+	closing, end := context.WithCancel(context.Background())
+	return &servedPlane{p, closing, end}
+}
+
+// close ends the requests to the plane, and the plane.
+func (p *servedPlane) close() error {
+	p.end()
+	return p.Plane.close()
+}
+
+// plane returns a plane by its name; nil: there is none.
+func (s *Service) plane(name string) *servedPlane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.planes[name]
+}
+
+// route passes requests below /clusters/NAME to that plane, and all others to the interface of the service.
+func (s *Service) route(own http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, inner, err := new(route.Router).Route(r)
+		if err == nil && name == "" {
+			own.ServeHTTP(w, r)
+			return
+		}
+		p := s.plane(name)
+		if err == nil && p == nil {
+			err = apierr.NewNoSuchPath()
+		}
+		if err != nil {
+			route.Refuse(w, err)
+			return
+		}
+		ctx, cancel := context.WithCancel(inner.Context())
+		defer cancel()
+		defer context.AfterFunc(p.closing, cancel)()
+		p.front.ServeHTTP(w, inner.WithContext(ctx))
+	})
+}
+
 // maxServiceBody bounds the body of a request to a service.
 const maxServiceBody = 256 << 20
 
@@ -97,18 +151,16 @@ func (s *Service) handler() http.Handler {
 	}
 	onPlane := func(pattern string, f func(r *http.Request, p *Plane) (any, error)) {
 		answer(pattern, func(r *http.Request) (any, error) {
-			s.mu.Lock()
-			p := s.planes[r.PathValue("plane")]
-			s.mu.Unlock()
+			p := s.plane(r.PathValue("plane"))
 			if p == nil {
 				return nil, &requestError{http.StatusNotFound}
 			}
-			return f(r, p)
+			return f(r, p.Plane)
 		})
 	}
 	answer("POST /v1/planes", s.newPlane)
 	answer("DELETE /v1/images/{image}", s.deleteImage)
-	onPlane("DELETE /v1/planes/{plane}", s.deletePlane)
+	answer("DELETE /v1/planes/{plane}", s.deletePlane)
 	onPlane("POST /v1/planes/{plane}/users", s.newUser)
 	onPlane("POST /v1/planes/{plane}/images", s.newImage)
 	onPlane("POST /v1/planes/{plane}/reset", s.resetPlane)
@@ -162,7 +214,14 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// name makes a name. The caller holds mu.
+// newName makes a name.
+func (s *Service) newName(prefix string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name(prefix)
+}
+
+// name is newName for callers that hold mu.
 func (s *Service) name(prefix string) string {
 	s.made++
 	return prefix + strconv.Itoa(s.made)
@@ -211,22 +270,20 @@ func (s *Service) newPlane(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, err := p.listen()
+	a := planeAnswer{Plane: s.newName("p"), CA: string(s.Authority()), Token: rand.Text(), DriverToken: rand.Text(),
+		Cert: string(s.admin.Cert), Key: string(s.admin.Key)}
+	a.Host = s.url + "/clusters/" + a.Plane
+	text, err := kubeconfig.Merge(nil, &kubeconfig.Entry{Name: "plinth", User: "plinth-admin", Server: a.Host,
+		Authority: s.Authority(), Cert: s.admin.Cert, Key: s.admin.Key})
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	text, err := kubeconfig.Merge(nil, entry)
-	if err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	a := planeAnswer{Host: entry.Server, CA: string(entry.Authority), Token: rand.Text(), DriverToken: rand.Text(),
-		Cert: string(entry.Cert), Key: string(entry.Key), Kubeconfig: string(text)}
+	a.Kubeconfig = string(text)
 	p.front.admitCaller(a.Token, &caller{administrator, false})
 	p.front.admitCaller(a.DriverToken, &caller{administrator, true})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.Plane = s.name("p")
-	s.planes[a.Plane] = p
+	s.planes[a.Plane] = served(p)
 	return &a, nil
 }
 
@@ -283,9 +340,14 @@ func (s *Service) definitions(text string) (*read, error) {
 	return made, nil
 }
 
-func (s *Service) deletePlane(r *http.Request, p *Plane) (any, error) {
+func (s *Service) deletePlane(r *http.Request) (any, error) {
 	name := r.PathValue("plane")
 	s.mu.Lock()
+	p := s.planes[name]
+	if p == nil {
+		s.mu.Unlock()
+		return nil, &requestError{http.StatusNotFound}
+	}
 	delete(s.planes, name)
 	maps.DeleteFunc(s.rules, func(rule string, _ *Rule) bool { return strings.HasPrefix(rule, name+"/") })
 	s.mu.Unlock()

@@ -9,8 +9,9 @@
 //	}
 //
 // Names and meanings are those of plinthtest: planes, images, faults, the record of requests, settling, ownership. One
-// process, `plinth test-server --planes`, has all planes of a test binary. It is started by the first [New], and ends
-// with the test binary, however that ends. The program is, in this order,
+// process, `plinth test-server --planes`, has all planes of a test binary, at one port: each is at /clusters/NAME, and
+// ends with its test. The process is started by the first [New], and ends with the test binary, however that ends. The
+// program is, in this order,
 //
 //   - what the environment variable PLINTH_BINARY names,
 //   - plinth on the PATH,

@@ -249,6 +249,110 @@ func TestOptions(t *testing.T) {
 	p.Wait(t, Ref{Version: "v1", Resource: "namespaces", Name: "gone"}, func(object []byte) bool { return object == nil })
 }
 
+// All planes of a test binary are at one port, by path, and each request reaches the one that its path names: what one
+// has, and whom it knows, the others do not. After the end of the test the path is none.
+func TestClusters(t *testing.T) {
+	image := New(t, Objects([]byte(settings))).Snapshot()
+	var one, two *Plane
+	var token string
+	t.Run("two planes", func(t *testing.T) {
+		one, two = New(t, From(image)), New(t, From(image))
+		base, name, ok := strings.Cut(one.Host(), "/clusters/")
+		if other, _, _ := strings.Cut(two.Host(), "/clusters/"); !ok || name == "" || base != other ||
+			one.Host() == two.Host() {
+			t.Fatalf("the planes are at %s and %s", one.Host(), two.Host())
+		}
+		if code, text := ask(t, one, one.Driver(), http.MethodDelete, maps+"/settings", ""); code != http.StatusOK {
+			t.Fatalf("%d %s", code, text)
+		}
+		if code, text := ask(t, two, two.Driver(), http.MethodGet, maps+"/settings", ""); code != http.StatusOK ||
+			!strings.Contains(text, "red") {
+			t.Errorf("the other one: %d %s", code, text)
+		}
+		token = one.Access().Token
+		if code, _ := ask(t, two, one.Transport(), http.MethodGet, maps, ""); code != http.StatusUnauthorized {
+			t.Errorf("a token of one plane in the other one: %d", code)
+		}
+		for _, path := range []string{"/v1/planes", "/clusters/" + name + "/api", "/..%2f" + name + "/api"} {
+			if code, text := ask(t, two, two.Driver(), http.MethodGet, path, ""); code != http.StatusNotFound {
+				t.Errorf("%s: %d %s", path, code, text)
+			}
+		}
+		// The newest version of the document is at another URL, to which the client is led.
+		if code, text := ask(t, two, two.Driver(), http.MethodGet, "/openapi/v3/api/v1?hash=old", ""); code != http.StatusOK ||
+			!strings.Contains(text, "configmaps") {
+			t.Errorf("a document that has changed: %d %.300s", code, text)
+		}
+	})
+	if code, _ := ask(t, one, &transport{one, token}, http.MethodGet, maps, ""); code != http.StatusNotFound {
+		t.Errorf("after its end: %d", code)
+	}
+}
+
+// The end of a plane ends the requests to it that are under way, however long they would take.
+func TestEndsUnderWay(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error, 1)
+	t.Run("plane", func(t *testing.T) {
+		p := New(t)
+		p.Fault(On{Verb: "list", Resource: "configmaps"}, Latency(24*time.Hour))
+		request, err := http.NewRequest(http.MethodGet, p.Host()+maps, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			response, err := p.Transport().RoundTrip(request)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			ended <- err
+		}()
+		go func() {
+			defer close(began)
+			for len(p.Requests()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		select {
+		case <-began:
+		case <-time.After(time.Minute):
+			t.Fatal("the request has not come")
+		}
+	})
+	select {
+	case <-ended: // with an error, or with an answer that says so
+	case <-time.After(time.Minute):
+		t.Error("the request is under way still")
+	}
+}
+
+// BenchmarkNew is what a plane costs that begins with an image, with one request to it, and its end.
+func BenchmarkNew(b *testing.B) {
+	image := New(b, Objects([]byte(settings))).Snapshot()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		p, err := newPlane(b, []Option{From(image)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		request, err := http.NewRequest(http.MethodGet, p.Host()+maps+"/settings", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		response, err := p.Driver().RoundTrip(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+			b.Fatal(err, response.Status)
+		}
+		_ = response.Body.Close()
+		if err := p.close(); err != nil {
+			b.Fatal(err)
+		}
+		p.service = nil // the cleanup has nothing left to do
+	}
+}
+
 // What is wrong is said by New.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -2,7 +2,6 @@ package outside
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ type Plane struct {
 	t       testing.TB
 	service *service
 	access  answer
-	web     *http.Transport
 	watches watches
 	servers []*http.Server // of webhooks
 
@@ -88,8 +86,6 @@ func newPlane(t testing.TB, o []Option) (*Plane, error) {
 		return nil, err
 	}
 	p.service = s
-	p.web = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots}, ForceAttemptHTTP2: true,
-		DisableCompression: true}
 	return p, nil
 }
 
@@ -103,7 +99,6 @@ func (p *Plane) close() (err error) {
 	}
 	if p.service != nil {
 		err = p.call(http.MethodDelete, "", nil, nil)
-		p.web.CloseIdleConnections()
 	}
 	for _, server := range p.servers {
 		err = errors.Join(err, server.Close())
@@ -126,7 +121,7 @@ func (p *Plane) must(method, path string, body, answer any) {
 	}
 }
 
-// Host is the URL of the plane.
+// Host is the URL of the plane, which has a path: https://127.0.0.1:PORT/clusters/NAME.
 func (p *Plane) Host() string { return p.access.Host }
 
 // Access is how clients reach a plane that cannot be given a transport. They are the administrator.

@@ -26,8 +26,7 @@ const interfaceVersion = 1
 // service is a process with planes, and a client of it.
 type service struct {
 	host, token string
-	roots       *x509.CertPool
-	client      *http.Client
+	web         *http.Transport // for what it is asked for, and for all planes: they are at one port
 	errors      *tail
 	ended       chan struct{} // closed at the end of the process
 }
@@ -75,10 +74,11 @@ func start() (*service, error) {
 		return nil, fmt.Errorf("%s has version %d of the interface, and this package needs %d: take both from one release",
 			command, ready.Planes, interfaceVersion)
 	}
-	s.host, s.token, s.roots = ready.Host, ready.Token, x509.NewCertPool()
-	s.roots.AppendCertsFromPEM([]byte(ready.CA))
-	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots},
-		ForceAttemptHTTP2: true}}
+	s.host, s.token = ready.Host, ready.Token
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ready.CA))
+	s.web = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
+		DisableCompression: true}
 	go func() {
 		_ = command.Wait() // its end is what matters
 		close(s.ended)
@@ -149,7 +149,7 @@ func (s *service) call(ctx context.Context, method, path string, body, answer an
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+s.token)
-	response, err := s.client.Do(request)
+	response, err := (&http.Client{Transport: s.web}).Do(request)
 	if err != nil {
 		select {
 		case <-s.ended:

@@ -51,11 +51,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.sending.Add(1)
 	defer w.sending.Add(-1)
 	if watch, _ := strconv.ParseBool(r.URL.Query().Get("watch")); !watch && !strings.Contains(r.URL.Path, "/watch/") {
-		return t.plane.web.RoundTrip(sent)
+		return t.plane.service.web.RoundTrip(sent)
 	}
 	body := w.add()
 	sent.Header.Set(watchHeader, body.id)
-	response, err := t.plane.web.RoundTrip(sent)
+	response, err := t.plane.service.web.RoundTrip(sent)
 	if err != nil {
 		w.remove(body)
 		return nil, err

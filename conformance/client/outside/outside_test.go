@@ -38,7 +38,7 @@ func module(t *testing.T) string {
 
 // The module's own tests pass, and it requires nothing.
 //
-// SPEC: BEY-7
+// SPEC: BEY-7, BEY-9
 func TestModule(t *testing.T) {
 	goIn(t, module(t), "vet", "./...")
 	goIn(t, module(t), "test", "-count=1", "./...")

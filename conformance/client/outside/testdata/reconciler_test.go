@@ -93,6 +93,9 @@ func TestPaint(t *testing.T) {
 func TestAccess(t *testing.T) {
 	p := outside.New(t, outside.Objects([]byte(settings)))
 	access := p.Access()
+	if !strings.Contains(access.URL, "/clusters/") {
+		t.Errorf("the plane is at %s", access.URL)
+	}
 	for name, c := range map[string]*rest.Config{
 		"token": {Host: access.URL, BearerToken: access.Token, TLSClientConfig: rest.TLSClientConfig{CAData: access.CA}},
 		"certificate": {Host: access.URL, TLSClientConfig: rest.TLSClientConfig{CAData: access.CA,
