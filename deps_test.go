@@ -176,7 +176,7 @@ var allowed = map[string][]string{
 		"internal/encryption", "internal/engine", "internal/etcdform", "internal/httpapi", "internal/metrics",
 		"internal/store", "internal/store/*"},
 	"internal/console": {"internal/access", "internal/apierr", "internal/auth", "internal/auth/oidc", "internal/httpapi",
-		"internal/planes/route", "internal/samplelog", "object"},
+		"internal/objectmeta", "internal/planes/route", "internal/samplelog", "object"},
 	"internal/plane": {"internal/access", "internal/addresses", "internal/admission", "internal/aggregation",
 		"internal/apierr", "internal/auth", "internal/auth/oidc", "internal/auth/serviceaccount", "internal/authz",
 		"internal/builtin", "internal/cel", "internal/console", "internal/controller", "internal/controller/garbage",

@@ -177,6 +177,11 @@ func (b *tab) visit(path string) {
 	b.run(chromedp.Navigate(b.server.URL + "/console/" + path))
 }
 
+// navigate opens another address of a server.
+func navigate(server *harness.Server, path string) chromedp.Action[chromedp.Void] {
+	return chromedp.Navigate(server.URL + path)
+}
+
 // signIn visits the page and signs in as the administrator.
 func (b *tab) signIn() {
 	b.t.Helper()

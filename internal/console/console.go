@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"plinth/internal/access"
@@ -21,6 +20,9 @@ const Path = "/console"
 // at is where the client of a request has the console.
 func at(r *http.Request) string { return route.Of(r.Context()).Base + Path }
 
+// nameOf is the name of the plane that a request is for; "": the first one.
+func nameOf(r *http.Request) string { return route.Of(r.Context()).Plane }
+
 // Config says which API the console is for.
 type Config struct {
 	// API answers the requests of sessions. Their context says whose they are (auth.As). It is set before the first one.
@@ -29,23 +31,27 @@ type Config struct {
 	Authenticate func(*http.Request) (*access.Identity, error)
 	// Issuers are those at which users can sign in; nil if there are none.
 	Issuers *oidc.Reloader
-	Now     func() time.Time
-	Logger  *slog.Logger
+	// Sessions are those of the process; nil: the console has its own.
+	Sessions *Sessions
+	// Planes says that there may be others, which users can enter.
+	Planes bool
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Console is a handler of /console and of everything below it. All it does before its first request is to exist.
 type Console struct {
 	Config
-	sessions sessions
-	signIns  signIns
-	files    func() *files
-	failed   samplelog.Sampler
+	signIns signIns
+	failed  samplelog.Sampler
 }
 
 // New makes a console.
 func New(c Config) *Console {
-	return &Console{Config: c, files: sync.OnceValue(loadFiles),
-		signIns: signIns{exchanges: make(chan struct{}, mostExchanges)}}
+	if c.Sessions == nil {
+		c.Sessions = &Sessions{}
+	}
+	return &Console{Config: c, signIns: signIns{exchanges: make(chan struct{}, mostExchanges)}}
 }
 
 // ServeHTTP answers one request to /console or to something below it.
@@ -60,6 +66,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = c.session(w, r)
 	case path == "/code":
 		err = c.code(w, r)
+	case path == "/enter":
+		err = c.enter(w, r)
 	case path == issuersPath:
 		err = c.issuers(w, r)
 	case strings.HasPrefix(path, callbackPath) && r.Method == http.MethodPost:

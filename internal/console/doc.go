@@ -7,6 +7,7 @@
 //	GET  /console/…           the page (static.go): files, for everybody, as they say nothing
 //	POST /console/session     a session (session.go), for a one-time code, a token, or the connection's certificate
 //	POST /console/code        a one-time code, for a client with credentials: `plinth console`
+//	POST /console/enter       a session in another plane, for who has one at the first
 //	GET  /console/oidc        where one can sign in, and
 //	POST /console/oidc…       a session for a token of one of these issuers (issuers.go)
 //	     /console/api/PATH    /PATH of the API, in the name of the session (api.go)
@@ -19,6 +20,8 @@
 //     of another origin (httpapi.Config.Console).
 //   - Every request of a session says by Sec-Fetch-Site, which a page cannot set, that a page of this origin sends it,
 //     and has the session's key in a header, which only such a page can read.
+//   - Who goes to another plane gets a session there with the same credential, for which that plane is asked at each
+//     request. Its cookie is for that plane, and so is the session: shown anywhere else, it is none.
 //   - A session begins with a new cookie: one that a browser was given before has no meaning.
 //   - The page runs no script that is not a file of this server (Content-Security-Policy), and it cannot be framed.
 //

@@ -18,6 +18,8 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/objectmeta"
+	"plinth/internal/planes/route"
 	"plinth/object"
 )
 
@@ -26,7 +28,8 @@ const (
 	sessionLife   = 8 * time.Hour
 	sessionIdle   = time.Hour // without a request
 	codeLife      = time.Minute
-	mostSessions  = 1024
+	mostSessions  = 1024 // of a plane
+	mostOfAll     = 4096 // of all planes
 	mostOfOneUser = 32
 	mostBytes     = 64 << 10 // of a body, and of a credential
 )
@@ -89,8 +92,11 @@ type withoutValues struct{ context.Context }
 
 func (withoutValues) Value(any) any { return nil }
 
-// sessions are the sessions and codes of a console.
-type sessions struct {
+// Sessions are the sessions and codes of the consoles of a process. They are not those of a plane: a plane is closed
+// when nobody has used it for a while, and its users stay signed in.
+//
+// A session and a code are for one plane: elsewhere they have no meaning.
+type Sessions struct {
 	mu    sync.Mutex
 	all   map[hash]*session
 	codes map[hash]*code
@@ -99,31 +105,57 @@ type sessions struct {
 // hash is that of an identifier or a code. What is kept does not show what a browser has.
 type hash [sha256.Size]byte
 
-// session is what a browser with a certain cookie may do.
+// session is what a browser with a certain cookie may do in a plane.
 type session struct {
-	of    *credential
-	user  string // its name when the session began
+	*signedIn
+	plane string // its name; "": the first one
 	key   string
-	begun time.Time
-	until time.Time
-	used  time.Time // guarded by sessions.mu
 
 	ctx context.Context // ends with the session
 	end context.CancelFunc
 }
 
+// signedIn is that a user has signed in: what the sessions have in common with which the user has gone from one plane
+// to others. They end together, by themselves or when the user signs out in one of them. Each plane decides for itself
+// who has the credential, and whether it is valid.
+type signedIn struct {
+	of    *credential
+	user  string // its name then
+	until time.Time
+	used  time.Time // guarded by Sessions.mu
+}
+
 // code is a one-time code.
 type code struct {
 	of    *credential
+	plane string
 	user  string
 	until time.Time
 }
 
-// begin makes a session and returns its identifier.
-func (s *sessions) begin(of *credential, user string, now time.Time) (*session, string) {
+// begin makes the session of a user who signs in, and returns its identifier.
+func (s *Sessions) begin(of *credential, user, plane string, now time.Time) (*session, string) {
+	return s.add(&signedIn{of: of, user: user, until: now.Add(sessionLife), used: now}, plane, now)
+}
+
+// enter makes a session in another plane for a user who has signed in. It replaces one that there was of the same user.
+func (s *Sessions) enter(from *session, plane string, now time.Time) (*session, string) {
+	s.mu.Lock()
+	for h, old := range s.all {
+		if old.signedIn == from.signedIn && old.plane == plane {
+			s.drop(h)
+		}
+	}
+	s.mu.Unlock()
+	return s.add(from.signedIn, plane, now)
+}
+
+// add adds a session. What is too much ends: of a user in a plane, of a plane, and of all planes. Then the plane with
+// the most loses one, so that nobody can end the sessions of other planes by beginning many.
+func (s *Sessions) add(who *signedIn, plane string, now time.Time) (*session, string) {
 	id := rand.Text() + rand.Text()
-	n := &session{of: of, user: user, key: rand.Text(), begun: now, until: now.Add(sessionLife), used: now}
-	n.ctx, n.end = context.WithTimeout(context.Background(), sessionLife)
+	n := &session{signedIn: who, plane: plane, key: rand.Text()}
+	n.ctx, n.end = context.WithTimeout(context.Background(), who.until.Sub(now))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -146,36 +178,71 @@ func (s *sessions) begin(of *credential, user string, now time.Time) (*session, 
 		}
 		return first, number
 	}
-	if h, number := oldest(func(other *session) bool { return other.user == user }); number >= mostOfOneUser {
+	in := func(plane string) func(*session) bool {
+		return func(other *session) bool { return other.plane == plane }
+	}
+	if h, number := oldest(func(other *session) bool {
+		return other.plane == plane && other.user == who.user
+	}); number >= mostOfOneUser {
 		s.drop(h)
-	} else if h, number := oldest(func(*session) bool { return true }); number >= mostSessions {
+	} else if h, number := oldest(in(plane)); number >= mostSessions {
+		s.drop(h)
+	} else if len(s.all) >= mostOfAll {
+		h, _ := oldest(in(s.fullest()))
 		s.drop(h)
 	}
 	s.all[sha256.Sum256([]byte(id))] = n
 	return n, id
 }
 
+// fullest is the plane with the most sessions. The caller holds the lock.
+func (s *Sessions) fullest() (plane string) {
+	of := map[string]int{}
+	for _, one := range s.all {
+		if of[one.plane]++; of[one.plane] > of[plane] {
+			plane = one.plane
+		}
+	}
+	return plane
+}
+
 // drop ends a session. The caller holds the lock.
-func (s *sessions) drop(h hash) {
+func (s *Sessions) drop(h hash) {
 	if old := s.all[h]; old != nil {
 		old.end()
 		delete(s.all, h)
 	}
 }
 
-// finish ends the session of an identifier.
-func (s *sessions) finish(id string) {
+// finish ends the session of an identifier in a plane.
+func (s *Sessions) finish(id, plane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(sha256.Sum256([]byte(id)))
+	if h := hash(sha256.Sum256([]byte(id))); s.all[h] != nil && s.all[h].plane == plane {
+		s.drop(h)
+	}
 }
 
-// of returns the session of an identifier, and notes that it is used; nil if there is none.
-func (s *sessions) of(id string, now time.Time) *session {
+// signOut ends all sessions of a user who has signed in.
+func (s *Sessions) signOut(who *signedIn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h, one := range s.all {
+		if one.signedIn == who {
+			s.drop(h)
+		}
+	}
+}
+
+// of returns the session of an identifier in a plane, and notes that it is used; nil if there is none.
+func (s *Sessions) of(id, plane string, now time.Time) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := hash(sha256.Sum256([]byte(id)))
 	found := s.all[h]
+	if found != nil && found.plane != plane {
+		return nil
+	}
 	if found != nil && found.over(now) {
 		s.drop(h)
 		return nil
@@ -186,15 +253,15 @@ func (s *sessions) of(id string, now time.Time) *session {
 	return found
 }
 
-// over says whether the session has ended by itself.
-func (s *session) over(now time.Time) bool {
+// over says whether the sessions have ended by themselves.
+func (s *signedIn) over(now time.Time) bool {
 	return !now.Before(s.until) || now.Sub(s.used) >= sessionIdle
 }
 
-// issue makes a code.
-func (s *sessions) issue(of *credential, user string, now time.Time) (string, time.Time) {
+// issue makes a code for a plane.
+func (s *Sessions) issue(of *credential, user, plane string, now time.Time) (string, time.Time) {
 	text := rand.Text() + rand.Text()
-	n := &code{of: of, user: user, until: now.Add(codeLife)}
+	n := &code{of: of, plane: plane, user: user, until: now.Add(codeLife)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.codes == nil {
@@ -204,7 +271,7 @@ func (s *sessions) issue(of *credential, user string, now time.Time) (string, ti
 	for h, other := range s.codes {
 		if !now.Before(other.until) {
 			delete(s.codes, h)
-		} else if other.user == user {
+		} else if other.user == user && other.plane == plane {
 			if of1++; of1 == 1 || other.until.Before(at) {
 				first, at = h, other.until
 			}
@@ -217,14 +284,14 @@ func (s *sessions) issue(of *credential, user string, now time.Time) (string, ti
 	return text, n.until
 }
 
-// redeem returns the credential of a code, once; nil if there is no such code.
-func (s *sessions) redeem(text string, now time.Time) *credential {
+// redeem returns the credential of a code in its plane, once; nil if there is no such code.
+func (s *Sessions) redeem(text, plane string, now time.Time) *credential {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := hash(sha256.Sum256([]byte(text)))
 	found := s.codes[h]
 	delete(s.codes, h)
-	if found == nil || !now.Before(found.until) {
+	if found == nil || found.plane != plane || !now.Before(found.until) {
 		return nil
 	}
 	return found.of
@@ -245,7 +312,7 @@ func (c *Console) present(r *http.Request, key bool) (*session, *access.Identity
 	if err := fromPage(r); err != nil {
 		return nil, nil, err
 	}
-	s := c.sessions.of(cookie(r, cookieName), c.Now())
+	s := c.Sessions.of(cookie(r, cookieName), nameOf(r), c.Now())
 	if s == nil {
 		return nil, nil, apierr.NewUnauthorized()
 	}
@@ -255,7 +322,7 @@ func (c *Console) present(r *http.Request, key bool) (*session, *access.Identity
 	id, err := c.valid(r.Context(), s.of)
 	if err != nil {
 		if r.Context().Err() == nil { // nobody has called off the check
-			c.sessions.finish(cookie(r, cookieName))
+			c.Sessions.finish(cookie(r, cookieName), nameOf(r))
 		}
 		return nil, nil, err
 	}
@@ -270,13 +337,14 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		s.answer(w, id)
+		c.answer(w, r, s, id)
 		return nil
 	case http.MethodDelete:
-		if _, _, err := c.present(r, true); err != nil {
+		s, _, err := c.present(r, true)
+		if err != nil {
 			return err
 		}
-		c.sessions.finish(cookie(r, cookieName))
+		c.Sessions.signOut(s.signedIn)
 		setCookie(w, r, cookieName, "", -1)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -300,7 +368,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	case given != "" && token != "":
 		return apierr.NewBadRequest("console: a code or a token, not both")
 	case given != "":
-		of = c.sessions.redeem(given, c.Now())
+		of = c.Sessions.redeem(given, nameOf(r), c.Now())
 	case token != "":
 		of = &credential{token: "Bearer " + token}
 	case r.TLS != nil:
@@ -319,11 +387,42 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 
 // welcome begins a session for a credential, ends the one that the browser had, and answers with it.
 func (c *Console) welcome(w http.ResponseWriter, r *http.Request, of *credential, id *access.Identity, more ...any) {
-	c.sessions.finish(cookie(r, cookieName))
-	s, identifier := c.sessions.begin(of, id.User.Name, c.Now())
+	if old := c.Sessions.of(cookie(r, cookieName), nameOf(r), c.Now()); old != nil {
+		c.Sessions.signOut(old.signedIn)
+	}
+	s, identifier := c.Sessions.begin(of, id.User.Name, nameOf(r), c.Now())
 	c.Logger.Info("a session of the console has begun", "user", id.User.Name, "until", s.until)
 	setCookie(w, r, cookieName, identifier, int(sessionLife.Seconds()))
-	s.answer(w, id, more...)
+	c.answer(w, r, s, id, more...)
+}
+
+// enter begins a session in another plane for a user who has one here, with the same credential, whose cookie is for
+// that plane alone. Whether there is such a plane, whether it accepts the credential and what the user may do there,
+// that plane says to the first request: nothing of it is known here.
+func (c *Console) enter(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return apierr.NewMethodNotAllowed()
+	}
+	if !c.Planes || nameOf(r) != "" {
+		return apierr.NewNoSuchPath()
+	}
+	s, _, err := c.present(r, true)
+	if err != nil {
+		return err
+	}
+	body, err := bodyOf(w, r)
+	if err != nil {
+		return err
+	}
+	name := body.At("plane").Str()
+	if !objectmeta.IsLabel(name) {
+		return apierr.NewBadRequest("console: this is not the name of a plane")
+	}
+	entered, identifier := c.Sessions.enter(s, name, c.Now())
+	there := route.PathOf(name) + Path
+	setCookieAt(w, there, cookieName, identifier, int(entered.until.Sub(c.Now()).Seconds()))
+	answer(w, http.StatusOK, object.AppendObject(nil, object.Fields("location", object.StringOf(there+"/"))))
+	return nil
 }
 
 // bodyTime is how long a body may take to arrive.
@@ -352,15 +451,23 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (object.Value, error) {
 // setCookie sets a cookie for as many seconds; -1: it takes it away. It is for scripts of no page, and the browser
 // sends it with requests of this site alone.
 func setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: at(r), MaxAge: seconds, Secure: true,
+	setCookieAt(w, at(r), name, value, seconds)
+}
+
+// setCookieAt is setCookie for the console at another path.
+func setCookieAt(w http.ResponseWriter, path, name, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: path, MaxAge: seconds, Secure: true,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 
-// answer says whose session it is, and more: names and values.
-func (s *session) answer(w http.ResponseWriter, id *access.Identity, more ...any) {
+// answer says whose session it is, in which plane, and more: names and values.
+func (c *Console) answer(w http.ResponseWriter, r *http.Request, s *session, id *access.Identity, more ...any) {
+	plane := route.Of(r.Context())
 	answer(w, http.StatusOK, object.AppendObject(nil, object.Fields(append([]any{
 		"user", object.Fields("username", object.StringOf(id.User.Name), "groups", object.Strings(id.User.Groups...)),
 		"key", object.StringOf(s.key), "expires", object.StringOf(s.until.UTC().Format(time.RFC3339)),
+		// By its host name a plane does not lead to others.
+		"plane", object.StringOf(plane.Plane), "planes", object.BoolOf(c.Planes || plane.Base != ""),
 	}, more...)...)))
 }
 
@@ -384,7 +491,7 @@ func (c *Console) code(w http.ResponseWriter, r *http.Request) error {
 	if real, err := c.Authenticate(r); err != nil || real.User.Name != id.User.Name {
 		return forbidden("a front proxy cannot get a code for the user whom it names")
 	}
-	text, until := c.sessions.issue(of, id.User.Name, c.Now())
+	text, until := c.Sessions.issue(of, id.User.Name, nameOf(r), c.Now())
 	answer(w, http.StatusCreated, object.AppendObject(nil, object.Fields(
 		"code", object.StringOf(text), "expires", object.StringOf(until.UTC().Format(time.RFC3339)))))
 	return nil

@@ -147,7 +147,7 @@ func TestSessionsEnd(t *testing.T) {
 	last := b.signIn(`{"token":"alice"}`)
 	b.now = b.now.Add(sessionLife)
 	b.signIn(`{"token":"bob"}`)
-	if n := len(b.sessions.all); n != 1 || b.works(last) {
+	if n := len(b.Sessions.all); n != 1 || b.works(last) {
 		t.Errorf("%d sessions are kept", n)
 	}
 }
@@ -229,7 +229,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Error("the session of another user has ended")
 	}
 	for i, code := range codes {
-		if given := b.sessions.redeem(code, b.now); (given != nil) != (i > 0) {
+		if given := b.Sessions.redeem(code, "", b.now); (given != nil) != (i > 0) {
 			t.Errorf("code %d is valid: %t", i, given != nil)
 		}
 	}
@@ -237,7 +237,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		b.now = b.now.Add(time.Millisecond)
 		b.signIn(fmt.Sprintf(`{"token":"user-%d"}`, i))
 	}
-	if n := len(b.sessions.all); n > mostSessions {
+	if n := len(b.Sessions.all); n > mostSessions {
 		t.Errorf("%d sessions are kept", n)
 	}
 }

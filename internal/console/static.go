@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"plinth/internal/apierr"
 )
@@ -31,6 +32,9 @@ type file struct {
 
 // index is the page, which is what every path is that is no file: the paths below /console/ say what is seen.
 const index = "index.html"
+
+// theFiles are the files, for the consoles of all planes.
+var theFiles = sync.OnceValue(loadFiles)
 
 // loadFiles reads and compresses the files, at the first request for one.
 func loadFiles() *files {
@@ -82,7 +86,7 @@ func newFile(name string, data []byte) *file {
 // index is the page itself. Its links are those at which the client of a request has the files: by the address of its
 // own file the code of the page knows where it is.
 func (c *Console) index(r *http.Request) *file {
-	f := c.files().all[index]
+	f := theFiles().all[index]
 	if root := at(r); root != Path {
 		return &file{kind: f.kind, tag: f.tag,
 			plain: bytes.ReplaceAll(f.plain, []byte(`="`+Path+`/`), []byte(`="`+root+`/`))}
@@ -100,7 +104,7 @@ func (c *Console) page(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	name := strings.TrimPrefix(r.URL.Path, Path+"/")
-	all := c.files().all
+	all := theFiles().all
 	f := all[name]
 	if strings.HasPrefix(name, "static/") && f == nil {
 		return apierr.NewNoSuchPath()

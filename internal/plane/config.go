@@ -17,6 +17,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
 	"plinth/internal/cel"
+	"plinth/internal/console"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/egress"
 	"plinth/internal/engine"
@@ -95,6 +96,8 @@ type Config struct {
 	// Handlers makes the pages beside the API, when the plane's parts are there; nil: there are none.
 	Handlers func(*Plane) (map[string]http.Handler, error)
 	Console  bool // serve the console, and what it asks (packages console and reviews)
+	// Sessions are those of the console, if other planes have them, too; nil: it has its own.
+	Sessions *console.Sessions
 	// Planes connects the type Plane with the planes beside this one; nil: the type is not served.
 	Planes *kind.Config
 	// Issuers are those at which users of the console can sign in; nil if there are none.

@@ -73,8 +73,8 @@ func (p *Plane) newHandler() (err error) {
 	c.Features, c.Logger = p.config.Features, p.config.Logger
 	var page *console.Console
 	if p.config.Console {
-		page = console.New(console.Config{Authenticate: p.Authenticate, Issuers: p.config.Issuers, Now: p.clock,
-			Logger: p.config.Logger})
+		page = console.New(console.Config{Authenticate: p.Authenticate, Issuers: p.config.Issuers,
+			Sessions: p.config.Sessions, Planes: p.config.Planes != nil, Now: p.clock, Logger: p.config.Logger})
 		c.Console = page
 	}
 	api, err := httpapi.New(c)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
@@ -26,6 +27,7 @@ type browserPage struct {
 	cookie string
 	key    string
 	site   string // Sec-Fetch-Site
+	at     string // the path of its cookie; "": that of the first plane
 }
 
 func openPage(t *testing.T, s *Server, certificates ...tls.Certificate) *browserPage {
@@ -50,7 +52,7 @@ func (p *browserPage) send(ctx context.Context, method, path, body string, heade
 			rq.Header.Set(name, value)
 		}
 	}
-	if p.cookie != "" && strings.HasPrefix(path, console.Path) {
+	if p.cookie != "" && strings.HasPrefix(path, cmp.Or(p.at, console.Path)) {
 		rq.Header.Set("Cookie", p.cookie)
 	}
 	for i := 0; i < len(header); i += 2 {
@@ -61,7 +63,7 @@ func (p *browserPage) send(ctx context.Context, method, path, body string, heade
 		p.t.Fatal(err)
 	}
 	for _, c := range answer.Cookies() {
-		if c.Path != console.Path || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+		if c.Path != cmp.Or(p.at, console.Path) || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
 			p.t.Errorf("the cookie is %s", c)
 		}
 		p.cookie = c.Name + "=" + c.Value

@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/admission"
 	"plinth/internal/authz"
+	"plinth/internal/console"
 	"plinth/internal/egress"
 	"plinth/internal/fairness"
 	"plinth/internal/plane"
@@ -63,6 +64,7 @@ func (s *Server) withPlanes(p *plane.Config) {
 			}
 		},
 	}
+	p.Sessions = &console.Sessions{}
 	s.capacity = fairness.NewCapacity(fairness.CapacityConfig{
 		Seats: p.Limits.Reading + p.Limits.Writing, Places: p.Limits.Places})
 	p.Limits.Share = s.capacity.Share(fairness.ShareConfig{Exempts: true})
@@ -133,8 +135,9 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 	if err := s.credentials.Of(of.UID, of.Name, of.Created, s.planeURL(of.Name)).Configure(&c); err != nil {
 		return nil, err
 	}
-	// The pages of the process are at the first plane, and so are its console and its planes.
-	c.Handlers, c.Console, c.Planes, c.Issuers = nil, false, nil, nil
+	// The pages of the process are at the first plane, and so are its planes and the sign-in at issuers, which know one
+	// address of the console.
+	c.Handlers, c.Planes, c.Issuers = nil, nil, nil
 	// What the process is configured to send to others is not for those that a plane names.
 	c.Aggregation.Dial, c.Nodes.Dial = nil, nil
 	c.Admission.Configurations = maps.Clone(c.Admission.Configurations)

@@ -279,8 +279,8 @@ func TestClusters(t *testing.T) {
 			}
 		}
 		// The newest version of the document is at another URL, to which the client is led.
-		if code, text := ask(t, two, two.Driver(), http.MethodGet, "/openapi/v3/api/v1?hash=old", ""); code != http.StatusOK ||
-			!strings.Contains(text, "configmaps") {
+		code, text := ask(t, two, two.Driver(), http.MethodGet, "/openapi/v3/api/v1?hash=old", "")
+		if code != http.StatusOK || !strings.Contains(text, "configmaps") {
 			t.Errorf("a document that has changed: %d %.300s", code, text)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// columns are those of Tables; kubectl shows the last one with -o wide.
+// columns are those of Tables; kubectl shows the last ones with -o wide.
 var columns = []engine.Column{
 	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
 	{Name: "Phase", Type: "string", Description: "Whether requests to the plane are served."},
@@ -20,6 +20,8 @@ var columns = []engine.Column{
 	{Name: "From", Type: "string", Description: "The plane with whose objects it began, and at which revision."},
 	{Name: "Expires", Type: "string", Description: "When the plane is deleted."},
 	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+	{Name: "Memory", Type: "string", Priority: 1, Description: "How much memory of the server belongs to it alone."},
+	{Name: "Requests", Type: "integer", Priority: 1, Description: "How many it was sent since the server started."},
 	{Name: "URL", Type: "string", Priority: 1, Description: "The address of the plane's API."},
 }
 
@@ -27,12 +29,18 @@ var columns = []engine.Column{
 func cells(obj object.Value) []any {
 	meta, status := obj.At("metadata"), obj.At("status")
 	row := []any{meta.At("name").Str(), status.At("phase").Str(), nil, nil, "", "", since(meta.At("creationTimestamp")),
-		status.At("url").Str()}
+		"", nil, status.At("url").Str()}
 	if v := status.At("objects"); !v.IsNull() {
 		row[2] = v.Int()
 	}
 	if v := status.At("bytes"); !v.IsNull() {
 		row[3] = size(v.Int())
+	}
+	if v := status.At("memoryBytes"); !v.IsNull() {
+		row[7] = size(v.Int())
+	}
+	if v := status.At("requests"); !v.IsNull() {
+		row[8] = v.Int()
 	}
 	if revision := status.At("origin", "resourceVersion").Str(); revision != "" {
 		row[4] = status.At("origin", "name").Str() + "@" + revision

@@ -212,7 +212,7 @@ func described(t *testing.T) {
 
 	s.create("prod", `{}`)
 	s.create("pr-1", `{"from":{"name":"prod"},"ttlSeconds":7200}`)
-	const usage = `{"status":{"objects":12,"bytes":1600}}`
+	const usage = `{"status":{"objects":12,"bytes":1600,"memoryBytes":3000,"requests":7}}`
 	s.expect(s.do(admin, "PATCH", planes+"/pr-1/status", asMerge, usage), 200, "")
 	r := httptest.NewRequestWithContext(auth.As(t.Context(), &access.Identity{User: admin}), "GET", planes, nil)
 	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -237,9 +237,11 @@ Bytes string  0 "The total size of its objects as they are stored."
 From string  0 "The plane with whose objects it began, and at which revision."
 Expires string  0 "When the plane is deleted."
 Age string  0 "CreationTimestamp is a timestamp representing the server time when this object was created."
+Memory string  1 "How much memory of the server belongs to it alone."
+Requests integer  1 "How many it was sent since the server started."
 URL string  1 "The address of the plane's API."
-["pr-1","Ready",12,"1.6Ki","prod@7","in 120m","0s","https://host/clusters/pr-1"]
-["prod","Ready",null,null,"","","0s","https://host/clusters/prod"]`
+["pr-1","Ready",12,"1.6Ki","prod@7","in 120m","0s","2.9Ki",7,"https://host/clusters/pr-1"]
+["prod","Ready",null,null,"","","0s","",null,"https://host/clusters/prod"]`
 	if text.String() != want {
 		t.Errorf("the Table is\n%s\nand not\n%s", text.String(), want)
 	}

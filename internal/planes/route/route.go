@@ -47,6 +47,9 @@ const All = "*"
 // folder is where planes are, by path.
 const folder = "/clusters"
 
+// PathOf is where a plane is, by path.
+func PathOf(plane string) string { return folder + "/" + plane }
+
 // Router finds the planes of requests. It may be used concurrently.
 type Router struct {
 	// Domain has the names of planes as host names, NAME.Domain. It is in lower case and does not end in a dot. "": there

@@ -1,9 +1,9 @@
 // The session of this page, and requests to the API in its name. The token of a session is in a cookie that no script
 // can read; its key, which requests have to carry, is in memory alone.
 import { signal } from "./html.js";
-import { root } from "./route.js";
+import { first, plane, root } from "./route.js";
 
-// session is {user, key, expires}; null: nobody has signed in; undefined: not known yet.
+// session is {user, key, expires, plane, planes}, planes if there is a way to others; null: nobody has signed in; undefined: not known yet.
 export const session = signal(undefined);
 
 // why is the reason that a session has ended, or could not begin.
@@ -51,6 +51,29 @@ export async function resume() {
     if (e.code !== 401) why.value = e.message;
     session.value = null;
   }
+}
+
+// arrive uses the session that the browser has at the first plane, if any, to begin one in this plane: the user has
+// signed in there, and has the rights here that this plane gives to that user.
+export async function arrive() {
+  const there = await fetch(`${first}session`);
+  if (!there.ok) return;
+  const { key } = await there.json();
+  const asked = posted({ plane });
+  const entered = await fetch(`${first}enter`, { ...asked, headers: { ...asked.headers, "X-Plinth-Console": key } });
+  if (!entered.ok) return;
+  await resume();
+  if (!session.value && !why.value) why.value = "This plane does not accept the credential with which you have signed in.";
+}
+
+// planeNames returns names of planes, as the user of the session may list them in the first plane.
+export async function planeNames() {
+  const there = await fetch(`${first}session`);
+  if (!there.ok) return [];
+  const { key } = await there.json();
+  const answer = await fetch(`${first}api/apis/plinth/v1alpha1/planes?limit=500`,
+    { headers: { Accept: asMetadataList, "X-Plinth-Console": key } });
+  return answer.ok ? (await answer.json()).items.map((item) => item.metadata.name) : [];
 }
 
 // signIn begins a session with {token}, {code}, or {} for the certificate of the connection.

@@ -6,7 +6,8 @@ import { destinations, helpShown, onKey } from "./keys.js";
 import { later } from "./later.js";
 import { ListPage } from "./listpage.js";
 import { ObjectPage } from "./objectpage.js";
-import { root, route } from "./route.js";
+import { PlaneField, PlanesPage } from "./planespage.js";
+import { first, plane, root, route } from "./route.js";
 import { visible } from "./text.js";
 import { nextTheme, theme } from "./theme.js";
 import { TypesPage } from "./typespage.js";
@@ -29,15 +30,17 @@ export function App() {
     ${helpShown.value && html`<${Help} />`}`;
 }
 
-const pages = [[root, "Types"], [`${root}access`, "Access"], [`${root}expressions`, "Expressions"],
-  [`${root}health`, "Health"]];
+// The health of the server, and its planes, are the first plane's.
+const pages = () => [[root, "Types"], [`${root}access`, "Access"], [`${root}expressions`, "Expressions"],
+  ...(plane ? [] : [[`${root}health`, "Health"]]), ...(session.value.planes ? [[`${first}planes`, "Planes"]] : [])];
 
 function Header() {
   route.value; // which of the pages is shown
   return html`<header>
     <a class="home" href=${root}>Plinth</a>
-    ${session.value && html`<nav aria-label="Pages">${pages.map(([url, text]) => html`<a href=${url}
+    ${session.value && html`<nav aria-label="Pages">${pages().map(([url, text]) => html`<a href=${url}
       aria-current=${location.pathname === url ? "page" : undefined}>${text}</a>`)}</nav>`}
+    ${session.value?.planes && html`<${PlaneField} />`}
     <span class="grow"></span>
     ${session.value && html`<span class="user" title="You are signed in as this user">
       ${visible(session.value.user.username, 60)}</span>`}
@@ -57,6 +60,7 @@ function Page() {
       ? html`<p class="error" role="alert">The types cannot be read: ${visible(typesError.value)}</p>`
       : html`<p aria-busy="true">Reading the types…</p>`;
   }
+  if (page === "planes") return html`<${PlanesPage} query=${query} />`;
   if (page === "access") return html`<${AccessPage} />`;
   if (page === "expressions") return html`<${ExpressionsPage} />`;
   const id = [type.group, type.version, type.resource, namespace, name].join("/");
@@ -117,7 +121,7 @@ function Help() {
     <section class="help" role="dialog" aria-modal="true" aria-label="Keys" onClick=${(e) => e.stopPropagation()}>
       <h2>Keys</h2>
       <dl>${keys.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}
-        ${destinations.map(([key, what]) => html`<dt><kbd>g ${key}</kbd></dt><dd>${what}</dd>`)}</dl>
+        ${destinations().map(([key, what]) => html`<dt><kbd>g ${key}</kbd></dt><dd>${what}</dd>`)}</dl>
       <button ref=${(b) => b?.focus()} onClick=${close}>Close</button>
     </section>
   </div>`;

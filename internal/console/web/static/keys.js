@@ -1,15 +1,17 @@
 // The keyboard: keys of the whole page, and which element has the focus.
+import { session } from "./api.js";
 import { signal } from "./html.js";
-import { editURL, go, listURL, root, route } from "./route.js";
+import { editURL, first, go, listURL, plane, root, route } from "./route.js";
 
 export const helpShown = signal(false);
 
 // After g. The rows are shown by the help.
-export const destinations = [
+export const destinations = () => [
   ["t", "types", root],
   ["a", "access", `${root}access`],
   ["x", "expressions", `${root}expressions`],
-  ["h", "health of the server", `${root}health`],
+  ...(plane ? [] : [["h", "health of the server", `${root}health`]]),
+  ...(session.value?.planes ? [["l", "planes", `${first}planes`]] : []),
   ["p", "Pods", listURL({ group: "", version: "v1", resource: "pods" })],
   ["d", "Deployments", listURL({ group: "apps", version: "v1", resource: "deployments" })],
   ["s", "Services", listURL({ group: "", version: "v1", resource: "services" })],
@@ -35,7 +37,7 @@ export function onKey(event) {
   const afterG = leader;
   leader = false;
   if (afterG) {
-    const found = destinations.find(([letter]) => letter === event.key);
+    const found = destinations().find(([letter]) => letter === event.key);
     if (found) go(found[2]);
   } else if (event.key === "g") leader = true;
   else if (event.key === "e" && ["object", "list"].includes(route.value.page)) go(editURL(location.href));

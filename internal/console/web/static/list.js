@@ -22,10 +22,15 @@ function order(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
+const units = { Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+
+// numberOf is the number with which a cell begins; that of a size ("1.5Ki") has its unit.
+const numberOf = (cell) => parseFloat(cell) * (typeof cell === "string" && units[cell.slice(-2)] || 1);
+
 // Cells that are numbers, or begin with one ("10m"), are in the order of numbers.
 function orderCells(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
-  const x = parseFloat(a), y = parseFloat(b);
+  const x = numberOf(a), y = numberOf(b);
   if (x !== y && !Number.isNaN(x) && !Number.isNaN(y)) return x - y;
   return order(String(a ?? ""), String(b ?? ""));
 }
@@ -45,7 +50,9 @@ export class List {
   #text = "";
   #compare = byName;
 
-  constructor(type, { namespace, labels, fields }) {
+  // Columns that kubectl prints with -o wide alone are kept if wide names them.
+  constructor(type, { namespace, labels, fields, wide = [] }) {
+    this.wide = wide;
     this.path = pathOf(type, namespace);
     this.query = { labelSelector: labels, fieldSelector: fields };
     this.#run();
@@ -131,7 +138,7 @@ export class List {
       resourceVersion ||= table.metadata.resourceVersion;
       // The columns that kubectl prints without -o wide: the cells of others are not kept.
       if (!more && table.columnDefinitions) {
-        this.columns = table.columnDefinitions.map((c, from) => ({ ...c, from })).filter((c) => !c.priority);
+        this.columns = table.columnDefinitions.map((c, from) => ({ ...c, from })).filter((c) => !c.priority || this.wide.includes(c.name));
       }
       for (const row of table.rows || []) {
         const kept = this.#keep(row);

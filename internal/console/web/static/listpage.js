@@ -9,12 +9,14 @@ import { age, visible } from "./text.js";
 
 const rowHeight = 28;
 
-export function ListPage({ type: named, query }) {
+// ListPage is the list of a type. Another heading, columns that others have with -o wide alone, and where a row leads
+// make other pages of it.
+export function ListPage({ type: named, query, heading, wide, urlOf }) {
   const type = known(named);
   const { ns = "", l = "", f = "", q = "", s = "" } = query;
-  const list = useMemo(() => new List(type, { namespace: ns, labels: l, fields: f }), [ns, l, f]);
+  const list = useMemo(() => new List(type, { namespace: ns, labels: l, fields: f, wide }), [ns, l, f]);
   useEffect(() => () => list.close(), [list]);
-  useEffect(() => (document.title = `${type.resource} — Plinth`), []);
+  useEffect(() => (document.title = `${heading || type.resource} — Plinth`), []);
   list.changed.value; // rendered again with each change
   useEffect(() => list.filter(q), [list, q]);
   useEffect(() => list.sort(s), [list, s, list.columns]);
@@ -22,14 +24,15 @@ export function ListPage({ type: named, query }) {
   const total = list.size.toLocaleString("en");
   const count = list.shown.length === list.size ? total : `${list.shown.length.toLocaleString("en")} of ${total}`;
   return html`
-    <h1>${visible(type.resource)} <small>${visible(`${type.group || "core"}/${type.version}`)}</small></h1>
+    <h1>${heading || visible(type.resource)} <small>${visible(`${type.group || "core"}/${type.version}`)}</small></h1>
     <${Selectors} ...${{ type, ns, l, f, q }} />
     <p class="status" role="status" data-state=${list.state.value}>${count} ${list.size === 1 ? "object" : "objects"} ·
       ${" "}${words[list.state.value]}
-      ${type.verbs?.includes("patch") && html` · <a href=${editURL(listURL(type, { ns }))}>New</a>`}</p>
+      ${type.verbs?.includes("patch") && html` · <a href=${editURL(listURL(type, { ns }))}>New</a>`}
+      ${urlOf && html` · <a href=${listURL(type)}>As objects</a>`}</p>
     ${list.error.value && html`<p class="error" role="alert">${visible(list.error.value)}</p>`}
     ${list.columns.length > 0 && html`<${Rows} ...${{ type, list, sorted: s }}
-      namespaces=${type.namespaced && !ns} />`}`;
+      urlOf=${urlOf || ((row) => objectURL(type, row.namespace, row.name))} namespaces=${type.namespaced && !ns} />`}`;
 }
 
 const words = { loading: "loading…", live: "live", connecting: "connecting again…", failed: "not live" };
@@ -52,7 +55,7 @@ function Selectors({ type, ns, l, f, q }) {
   </form>`;
 }
 
-function Rows({ type, list, sorted, namespaces }) {
+function Rows({ type, list, sorted, namespaces, urlOf }) {
   list.changed.value; // signals render a component again only for what it has read itself
   const box = useRef();
   const [seen, setSeen] = useState({ top: 0, height: 600 });
@@ -76,7 +79,7 @@ function Rows({ type, list, sorted, namespaces }) {
     const row = list.shown[chosen()];
     if (event.key === "Enter" && row && !event.target.closest("a")) {
       event.preventDefault();
-      go(objectURL(type, row.namespace, row.name));
+      go(urlOf(row));
       return;
     }
     const n = step(event, Math.floor(seen.height / rowHeight) - 2);
@@ -109,7 +112,7 @@ function Rows({ type, list, sorted, namespaces }) {
       column=${c} sorted=${sorted} />`)}</div>
     <div class="space" role="rowgroup" style=${{ height: `${list.shown.length * rowHeight}px`, minWidth: grid.minWidth }}>
       ${rows.map((row, i) => html`<${Row} key=${row.uid} n=${first + i} chosen=${first + i === current}
-        onPick=${() => choose(first + i)} ...${{ type, row, all, grid }} />`)}
+        onPick=${() => choose(first + i)} ...${{ row, all, grid, urlOf }} />`)}
     </div>
   </div>`;
 }
@@ -124,12 +127,11 @@ function Head({ column, sorted }) {
   </button></span>`;
 }
 
-function Row({ type, row, all, grid, n, chosen, onPick }) {
+function Row({ row, all, grid, urlOf, n, chosen, onPick }) {
   const cell = (c) => {
     if (c.i < 0) return visible(row.namespace);
     if (c.name === "Name") {
-      const url = objectURL(type, row.namespace, row.name);
-      return html`<a href=${url} tabindex="-1">${visible(row.cells[c.i], 300)}</a>`;
+      return html`<a href=${urlOf(row)} tabindex="-1">${visible(row.cells[c.i], 300)}</a>`;
     }
     if (c.name === "Age" && row.created) return age(row.created);
     return visible(row.cells[c.i], 300);

@@ -1,9 +1,9 @@
 // The page begins here.
-import { callback, comeBack, resume, session, signIn, why } from "./api.js";
+import { arrive, callback, comeBack, resume, session, signIn, why } from "./api.js";
 import { App } from "./app.js";
 import { loadTypes } from "./discovery.js";
 import { effect, html, render } from "./html.js";
-import { followLinks, go } from "./route.js";
+import { followLinks, go, plane } from "./route.js";
 import { applyTheme } from "./theme.js";
 
 applyTheme();
@@ -21,7 +21,10 @@ if (code) {
     session.value = null;
   }
 } else if (location.pathname.startsWith(callback)) go(await comeBack(), { push: false });
-else await resume();
+else {
+  await resume();
+  if (plane && !session.value) await arrive();
+}
 
 effect(() => {
   if (session.value) loadTypes();

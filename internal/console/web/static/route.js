@@ -5,6 +5,7 @@
 //	/console/r/GROUP/VERSION/RESOURCE/NAMESPACE/NAME?q&m     an object: text that is searched, manager that is picked
 //	either of them, with ?edit&fm                            editing it, or a new object, as a manager
 //	/console/access, /console/expressions, /console/health   with their questions in the query
+//	/console/planes?q&s                                      the planes, where there are some, at the first one
 //
 // The core group is "core"; the namespace of a cluster-scoped object is "-". Before it all is the path of the plane that
 // the console is of, if it has one: /clusters/NAME.
@@ -13,7 +14,16 @@ import { signal } from "./html.js";
 // root is where the console is: the folder above that of this file, "/console/" without planes.
 export const root = new URL("../", import.meta.url).pathname;
 
-const pages = new Set(["access", "expressions", "health"]);
+// plane is the name in that path; "": this is the console of the first plane, or of one with a host name of its own.
+export const plane = root.match(/\/clusters\/([^/]+)\/console\/$/)?.[1] || "";
+
+// first is where the console of the first plane is.
+export const first = plane ? root.slice(0, -`clusters/${plane}/console/`.length) + "console/" : root;
+
+// consoleOf is where the console of a plane is; "": of the first one.
+export const consoleOf = (name) => name ? `${first.slice(0, -"console/".length)}clusters/${encodeURIComponent(name)}/console/` : first;
+
+const pages = new Set(["access", "expressions", ...(plane ? [] : ["health", "planes"])]);
 
 export const route = signal(parse(location));
 
@@ -58,7 +68,9 @@ export function editURL(address) {
   return `${url.pathname}?edit${namespace ? `&ns=${encodeURIComponent(namespace)}` : ""}`;
 }
 
+// go shows another page. That of another plane is another document.
 export function go(url, { push = true } = {}) {
+  if (!new URL(url, location).pathname.startsWith(root)) return location.assign(url);
   history[push ? "pushState" : "replaceState"](null, "", url);
   route.value = parse(location);
 }
