@@ -66,7 +66,7 @@ func TestConsoleOfPlanes(t *testing.T) {
 	// The first plane's planes are not reached from the console of another plane, nor other planes by its API.
 	a.wants(404, http.MethodGet, a.at+"/api"+planesPath, "")
 	a.wants(404, http.MethodGet, a.at+"/api/clusters/b/api/v1/secrets", "")
-	first.wants(404, http.MethodGet, "/console/api/clusters/a/api/v1/secrets", "")
+	first.wants(403, http.MethodGet, "/console/api/clusters/a/api/v1/secrets", "")
 
 	admin.must(200, http.MethodDelete, roles+"clusterrolebindings/admin-of-a", nil)
 	a.secretsOf(403)
