@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"plinth/conformance/internal/harness"
@@ -36,6 +37,9 @@ func TestPlanes(t *testing.T) {
 	}
 	b.wait(`[...document.querySelectorAll(".space .row")].some((r) => /^pr-1Ready\d+[\d.]+Kimain@\d+/.test(r.textContent))`)
 	b.picture("planes")
+	b.run(chromedp.EmulateViewport(320, 900))
+	b.wait("document.documentElement.scrollWidth <= 320")
+	b.run(chromedp.EmulateViewport(1440, 900))
 
 	b.click(".row a", "pr-1")
 	b.wait(`location.pathname === "/clusters/pr-1/console/"`)
