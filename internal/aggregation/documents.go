@@ -53,12 +53,11 @@ type fetcher struct {
 
 // fetchers are those that run.
 type fetchers struct {
-	mu     sync.Mutex
-	work   sync.WaitGroup
-	closed bool
-	by     map[groupVersion]*fetcher
-	// changed is closed when something else is published. Nil: nobody waits for it.
-	changed chan struct{}
+	mu      sync.Mutex
+	work    sync.WaitGroup
+	closed  bool
+	by      map[groupVersion]*fetcher
+	changed []func() // are called once when something else is published
 }
 
 // Changed begins to fetch the documents of new routes, and forgets those of routes that are gone. It is called when
@@ -123,10 +122,10 @@ func (a *Aggregator) publish() {
 		return
 	}
 	a.remotes.Store(&all)
-	if a.fetchers.changed != nil {
-		close(a.fetchers.changed)
-		a.fetchers.changed = nil
+	for _, changed := range a.fetchers.changed {
+		changed()
 	}
+	a.fetchers.changed = nil
 }
 
 // Remotes are the documents of all backends, for discovery.Config.

@@ -48,18 +48,17 @@ type Inventory struct {
 	// them should be known soon, since its backend is available.
 	Silent  map[[2]string]bool
 	Awaited bool
-	// Changed is closed when it may have changed.
-	Changed <-chan struct{}
 }
 
-// Inventory returns what is known now.
-func (a *Aggregator) Inventory() Inventory {
-	a.fetchers.mu.Lock()
-	if a.fetchers.changed == nil {
-		a.fetchers.changed = make(chan struct{})
+// Inventory returns what is known now. changed is called once when it may have changed, with locks held; nil: nobody
+// is.
+func (a *Aggregator) Inventory(changed func()) Inventory {
+	var i Inventory
+	if changed != nil {
+		a.fetchers.mu.Lock()
+		a.fetchers.changed = append(a.fetchers.changed, changed)
+		a.fetchers.mu.Unlock()
 	}
-	i := Inventory{Changed: a.fetchers.changed}
-	a.fetchers.mu.Unlock()
 	routes := a.now()
 	if len(routes) == 0 {
 		return i

@@ -8,12 +8,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"plinth/internal/access"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -45,17 +46,14 @@ type Aggregation struct {
 	Logger   *slog.Logger
 }
 
-// Run works until ctx ends.
-func (c *Aggregation) Run(ctx context.Context) {
-	roles := c.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")
-	for roles != nil && ctx.Err() == nil {
-		pass := &aggregationPass{Aggregation: c, of: roles, user: access.ControllerAccount(aggregator),
-			roles: map[string]*engine.Object{}}
-		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
-			c.Logger.Warn("aggregating cluster roles failed, trying again", "error", err)
-			pace.Pause(ctx, pace.MinRetry)
-		}
-	}
+// Start begins its loop.
+func (c *Aggregation) Start(g *steps.Group) {
+	p := &aggregationPass{Aggregation: c, user: access.ControllerAccount(aggregator),
+		of: c.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")}
+	(&watcher{engine: c.Engine, of: p.of, user: p.user, handle: p.handle,
+		begin:  func(context.Context) { p.roles = map[string]*engine.Object{} },
+		failed: func(err error) { c.Logger.Warn("aggregating cluster roles failed, trying again", "error", err) },
+	}).start(g)
 }
 
 // aggregationPass is the state of one watch of the ClusterRoles, which makes a pass after each change.
@@ -70,28 +68,18 @@ type aggregationPass struct {
 	failed  []error
 }
 
-func (p *aggregationPass) follow(ctx context.Context) error {
-	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.of, User: p.user}, engine.WatchOptions{})
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	for {
-		events, err := watch.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, event := range events {
-			if name := event.Object.Key.Name; event.Type == engine.Deleted {
-				delete(p.roles, name)
-			} else {
-				p.roles[name] = event.Object
-			}
-		}
-		if err := p.aggregate(ctx); err != nil {
-			return err
+func (p *aggregationPass) handle(ctx context.Context, _ *steps.Loop, events []engine.Event) (never time.Time, err error) {
+	for _, event := range events {
+		if name := event.Object.Key.Name; event.Type == engine.Deleted {
+			delete(p.roles, name)
+		} else {
+			p.roles[name] = event.Object
 		}
 	}
+	if len(events) == 0 {
+		return never, nil
+	}
+	return never, p.aggregate(ctx)
 }
 
 // aggregate makes a pass. An error of one role does not stop the others.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -18,8 +18,8 @@ import (
 // itself in the reference, too (its controllers for local and for remote APIServices).
 //
 // A server is asked when its APIService, its Service or an EndpointSlice of that has changed, every 30 s, and after a
-// failure again and again, first after 5 ms. Each is asked on a goroutine of its own: one that does not answer delays
-// no other. As long as all APIServices are local, Services and EndpointSlices are not followed.
+// failure again and again, first after 5 ms. Each is asked by a loop of its own: one that does not answer delays no
+// other. As long as all APIServices are local, Services and EndpointSlices are not followed.
 type Availability struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -30,16 +30,15 @@ type Availability struct {
 	Slices  func(ctx context.Context, namespace, service string) ([]object.Value, error)
 	// Check asks the server of an APIService. wrong is why it is not available; err, why it could not be asked.
 	Check func(ctx context.Context, obj object.Value) (wrong, err error)
-	Busy  *pace.Busy // nil: nobody asks
 	// Lost is told of an APIService that was available and is not any more. Nil: nobody is told.
 	Lost func(name, reason string)
 
 	types   *engine.Types
 	of      *engine.Resource
-	work    sync.WaitGroup
+	group   *steps.Group
 	mu      sync.Mutex
 	watched map[string]*watchedServer // by APIService
-	follow  sync.Once                 // starts to follow Services
+	follow  sync.Once                 // begins to follow Services
 }
 
 // watchedServer is a server that is asked from time to time.
@@ -47,8 +46,7 @@ type watchedServer struct {
 	service string // NAMESPACE/NAME
 	spec    object.Value
 	is      finding // what was recorded last
-	wake    chan struct{}
-	end     context.CancelFunc
+	loop    *steps.Loop
 }
 
 const (
@@ -58,20 +56,17 @@ const (
 	minCheckRest = 5 * time.Millisecond
 )
 
-// Run works until ctx ends.
-func (c *Availability) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Availability) Start(g *steps.Group) {
 	c.types = c.Registry.Builtin()
 	c.of = c.types.Find("apiregistration.k8s.io", "v1", "apiservices")
 	c.mu.Lock()
-	c.watched, c.follow = map[string]*watchedServer{}, sync.Once{}
+	c.watched, c.follow, c.group = map[string]*watchedServer{}, sync.Once{}, g
 	c.mu.Unlock()
 	(&follower{engine: c.Engine, logger: c.Logger, name: "availability", types: []*engine.Resource{c.of},
 		sync: func(ctx context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
-			c.Busy.Add(1)
-			defer c.Busy.Add(-1)
 			return 0, c.changed(ctx, o, gone)
-		}}).run(ctx)
-	c.work.Wait()
+		}}).start(g)
 }
 
 // changed looks at an APIService that is new, has changed or was deleted.
@@ -85,7 +80,7 @@ func (c *Availability) changed(ctx context.Context, o *engine.Object, gone bool)
 	if gone || service.IsNull() {
 		c.mu.Lock()
 		if s := c.watched[name]; s != nil {
-			s.end()
+			s.loop.Stop()
 			delete(c.watched, name)
 		}
 		c.mu.Unlock()
@@ -98,32 +93,22 @@ func (c *Availability) changed(ctx context.Context, o *engine.Object, gone bool)
 	defer c.mu.Unlock()
 	s := c.watched[name]
 	if s == nil {
-		s = &watchedServer{wake: make(chan struct{}, 1)}
+		s = &watchedServer{}
 		c.watched[name] = s
-		var serving context.Context
-		serving, s.end = context.WithCancel(ctx)
-		c.work.Go(func() { c.watch(serving, name, s.wake) })
+		s.loop = c.group.Loop((&serverCheck{Availability: c, name: name}).step, nil)
 	}
 	s.service = service.At("namespace").Str() + "/" + service.At("name").Str()
 	// The condition that was written here is no reason to ask again: its message may be another one each time.
 	if spec := obj.At("spec"); !object.Equal(spec, s.spec) || s.is != findingIn(obj) {
 		s.spec = spec
-		s.ask()
+		s.loop.Wake()
 	}
-	c.follow.Do(func() { c.work.Go(func() { c.followServices(ctx) }) })
+	c.follow.Do(c.followServices)
 	return nil
 }
 
-// ask makes the server be asked soon.
-func (s *watchedServer) ask() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // followServices asks servers again when their Service has changed.
-func (c *Availability) followServices(ctx context.Context) {
+func (c *Availability) followServices() {
 	services := c.types.Find("", "v1", "services")
 	slices := c.types.Find("discovery.k8s.io", "v1", "endpointslices")
 	(&follower{engine: c.Engine, logger: c.Logger, name: "availability", types: []*engine.Resource{services, slices},
@@ -141,42 +126,37 @@ func (c *Availability) followServices(ctx context.Context) {
 			defer c.mu.Unlock()
 			for _, s := range c.watched {
 				if s.service == name {
-					s.ask()
+					s.loop.Wake()
 				}
 			}
 			return 0, nil
-		}}).run(ctx)
+		}}).start(c.group)
 }
 
-// watch asks one server until ctx ends.
-func (c *Availability) watch(ctx context.Context, name string, wake <-chan struct{}) {
-	failed := 0
-	var last string
-	for ctx.Err() == nil {
-		c.Busy.Add(1)
-		fault, err := c.check(ctx, name)
-		c.Busy.Add(-1)
-		rest := checkEvery
-		if err == nil {
-			err = fault
-		}
-		if err == nil {
-			failed, last = 0, ""
-		} else if ctx.Err() == nil {
-			rest = min(checkEvery, minCheckRest<<min(failed, 20))
-			if failed++; err.Error() != last {
-				last = err.Error()
-				c.Logger.Info("an aggregated API server is not available", "apiservice", name, "error", err)
-			}
-		}
-		timer := time.NewTimer(rest)
-		select {
-		case <-ctx.Done():
-		case <-wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+// serverCheck is the loop that asks one server.
+type serverCheck struct {
+	*Availability
+	name   string
+	failed int
+	last   string
+}
+
+func (c *serverCheck) step(ctx context.Context, _ *steps.Loop) (next time.Time) {
+	fault, err := c.check(ctx, c.name)
+	rest := checkEvery
+	if err == nil {
+		err = fault
 	}
+	if err == nil {
+		c.failed, c.last = 0, ""
+	} else if ctx.Err() == nil {
+		rest = min(checkEvery, minCheckRest<<min(c.failed, 20))
+		if c.failed++; err.Error() != c.last {
+			c.last = err.Error()
+			c.Logger.Info("an aggregated API server is not available", "apiservice", c.name, "error", err)
+		}
+	}
+	return time.Now().Add(rest)
 }
 
 // finding is the condition Available of an APIService.
@@ -322,12 +302,12 @@ func (c *Availability) record(ctx context.Context, live *engine.Object, obj obje
 	return unlessChanged(result, err)
 }
 
-// Follow calls changed when the objects of a type have changed, and at first for those that exist, until ctx ends. It
-// is for parts of a server that have something to do in each server.
-func Follow(ctx context.Context, e *engine.Engine, logger *slog.Logger, of *engine.Resource, changed func()) {
+// Follow calls changed when the objects of a type have changed, and at first for those that exist. It is for parts of a
+// server that have something to do in each server.
+func Follow(g *steps.Group, e *engine.Engine, logger *slog.Logger, of *engine.Resource, changed func()) {
 	(&follower{engine: e, logger: logger, name: "follow", types: []*engine.Resource{of},
 		sync: func(context.Context, *engine.Resource, *engine.Object, bool) (time.Duration, error) {
 			changed()
 			return 0, nil
-		}}).run(ctx)
+		}}).start(g)
 }

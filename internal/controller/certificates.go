@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -28,7 +29,7 @@ const (
 	unknownSigner       = "kubernetes.io/legacy-unknown"
 )
 
-// Certificates is the three controllers of CertificateSigningRequests, which Sign, Approve and Clean run.
+// Certificates is the three controllers of CertificateSigningRequests, which Sign, Approve and Clean begin.
 type Certificates struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -52,7 +53,7 @@ type signingRequest struct {
 }
 
 // follow calls sync for every request, and again when one changes.
-func (c *Certificates) follow(ctx context.Context, name string,
+func (c *Certificates) follow(g *steps.Group, name string,
 	look func(context.Context, *signingRequest) (time.Duration, error)) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -67,28 +68,28 @@ func (c *Certificates) follow(ctx context.Context, name string,
 			}
 			return look(ctx, &signingRequest{c, of, o, obj})
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
-// Sign signs approved requests until ctx ends.
-func (c *Certificates) Sign(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-signing-controller",
+// Sign begins to sign approved requests.
+func (c *Certificates) Sign(g *steps.Group) {
+	c.follow(g, "certificatesigningrequest-signing-controller",
 		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
 			return 0, r.sign(ctx)
 		})
 }
 
-// Approve approves the requests that nodes are authorized to make, until ctx ends.
-func (c *Certificates) Approve(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-approving-controller",
+// Approve begins to approve the requests that nodes are authorized to make.
+func (c *Certificates) Approve(g *steps.Group) {
+	c.follow(g, "certificatesigningrequest-approving-controller",
 		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
 			return 0, r.approve(ctx)
 		})
 }
 
-// Clean deletes old requests until ctx ends.
-func (c *Certificates) Clean(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-cleaner-controller",
+// Clean begins to delete old requests.
+func (c *Certificates) Clean(g *steps.Group) {
+	c.follow(g, "certificatesigningrequest-cleaner-controller",
 		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
 			return r.clean(ctx)
 		})

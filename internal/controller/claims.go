@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -41,15 +42,20 @@ type Claims struct {
 	user     access.User
 
 	mu sync.Mutex
-	// due are the claims to be looked at, by namespace and name, each with the number of attempts that have failed. wake
-	// receives after one was added; it has the capacity 1.
-	due  map[string]map[string]int
-	wake chan struct{}
-	// concerned are the claims that Pods matter to, by the names of their keys. stop ends the goroutine that follows
-	// Pods; nil: there is none.
+	// due are the claims to be looked at, by namespace and name.
+	due    map[string]map[string]attempt
+	group  *steps.Group
+	looker *steps.Loop
+	// concerned are the claims that Pods matter to, by the names of their keys. follower is the loop that follows Pods;
+	// nil: there is none.
 	concerned map[string]struct{}
-	stop      context.CancelFunc
-	work      sync.WaitGroup
+	follower  *steps.Loop
+}
+
+// attempt is when to look at a claim, and how many attempts have failed.
+type attempt struct {
+	failed int
+	at     time.Time // zero: now
 }
 
 const (
@@ -58,29 +64,23 @@ const (
 	unusedCondition = "Unused"
 )
 
-// Run works until ctx ends.
-func (c *Claims) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Claims) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	c.of, c.pods = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "pods")
 	c.user = access.ControllerAccount("pvc-protection-controller")
-	c.due, c.concerned, c.wake = map[string]map[string]int{}, map[string]struct{}{}, make(chan struct{}, 1)
+	c.due, c.concerned, c.group = map[string]map[string]attempt{}, map[string]struct{}{}, g
 	if c.of == nil || c.pods == nil {
 		return
 	}
-	c.work.Go(func() { c.lookAtAll(ctx) })
+	c.looker = g.Loop(c.lookAtAll, nil)
 	(&follower{
 		engine: c.Engine, logger: c.Logger, name: claimController, types: []*engine.Resource{c.of},
-		sync: func(ctx context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
-			c.changed(ctx, o, gone)
+		sync: func(_ context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
+			c.changed(o, gone)
 			return 0, nil
 		},
-	}).run(ctx)
-	c.mu.Lock()
-	if c.stop != nil {
-		c.stop()
-	}
-	c.mu.Unlock()
-	c.work.Wait()
+	}).start(g)
 }
 
 // claimState is what decides what is to be done about a claim.
@@ -113,22 +113,22 @@ func (c *Claims) stateOf(o *engine.Object) (*claimState, error) {
 func isClaimFinalizer(v object.Value) bool { return v.Str() == claimFinalizer }
 
 // changed notes what a change of a claim means.
-func (c *Claims) changed(ctx context.Context, o *engine.Object, gone bool) {
+func (c *Claims) changed(o *engine.Object, gone bool) {
 	s, err := c.stateOf(o)
 	waits := err == nil && !gone && s.deleting && s.protected
-	newly := c.concern(ctx, o.Key.Name, waits || err == nil && !gone && s.tracks)
+	newly := c.concern(o.Key.Name, waits || err == nil && !gone && s.tracks)
 	if err != nil || gone { // an unreadable one can be deleted by force only
 		return
 	}
 	if waits || !s.deleting && !s.protected || s.tracks && (newly || s.condition.IsNull()) {
 		namespace, name, _ := strings.Cut(o.Key.Name, "/")
-		c.add(namespace, name, 0)
+		c.add(namespace, name, attempt{})
 	}
 }
 
 // concern notes whether Pods matter to a claim, and follows them while they do to any. It returns whether they have not
 // mattered before: what Pods did until then is unknown.
-func (c *Claims) concern(ctx context.Context, claim string, matter bool) (newly bool) {
+func (c *Claims) concern(claim string, matter bool) (newly bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, did := c.concerned[claim]
@@ -137,20 +137,17 @@ func (c *Claims) concern(ctx context.Context, claim string, matter bool) (newly 
 	} else {
 		delete(c.concerned, claim)
 	}
-	switch follows := c.stop != nil; {
+	switch follows := c.follower != nil; {
 	case follows && len(c.concerned) == 0:
-		c.stop()
-		c.stop = nil
+		c.follower.Stop()
+		c.follower = nil
 	case !follows && len(c.concerned) > 0:
-		var following context.Context
-		following, c.stop = context.WithCancel(ctx)
-		c.work.Go(func() {
-			(&follower{engine: c.Engine, logger: c.Logger, name: claimController, types: []*engine.Resource{c.pods},
-				sync: func(_ context.Context, _ *engine.Resource, o *engine.Object, _ bool) (time.Duration, error) {
-					c.podChanged(o)
-					return 0, nil
-				}}).run(following)
-		})
+		c.follower = (&follower{engine: c.Engine, logger: c.Logger, name: claimController,
+			types: []*engine.Resource{c.pods},
+			sync: func(_ context.Context, _ *engine.Resource, o *engine.Object, _ bool) (time.Duration, error) {
+				c.podChanged(o)
+				return 0, nil
+			}}).start(c.group)[0]
 	}
 	return matter && !did
 }
@@ -171,7 +168,7 @@ func (c *Claims) podChanged(o *engine.Object) {
 			_, matters := c.concerned[namespace+"/"+name]
 			c.mu.Unlock()
 			if matters {
-				c.add(namespace, name, 0)
+				c.add(namespace, name, attempt{})
 			}
 		}
 	}
@@ -194,45 +191,62 @@ func claimOf(pod, volume object.Value) string {
 	return pod.At("metadata", "name").Str() + "-" + volume.At("name").Str()
 }
 
-// add makes a claim due after failed attempts.
-func (c *Claims) add(namespace, name string, failed int) {
+// add makes a claim due.
+func (c *Claims) add(namespace, name string, a attempt) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.due[namespace] == nil {
-		c.due[namespace] = map[string]int{}
+		c.due[namespace] = map[string]attempt{}
 	}
-	c.due[namespace][name] = max(failed, c.due[namespace][name])
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default: // it wakes up anyway
+	if before, is := c.due[namespace][name]; is {
+		a.failed = max(a.failed, before.failed)
+		if before.at.Before(a.at) {
+			a.at = before.at
+		}
 	}
+	c.due[namespace][name] = a
+	c.looker.Wake()
 }
 
-// lookAtAll looks at claims that are due, until ctx ends.
-func (c *Claims) lookAtAll(ctx context.Context) {
-	for ctx.Err() == nil {
-		c.mu.Lock()
-		due := c.due
-		c.due = map[string]map[string]int{}
-		c.mu.Unlock()
-		for _, namespace := range slices.Sorted(maps.Keys(due)) {
-			for name, err := range c.look(ctx, namespace, slices.Sorted(maps.Keys(due[namespace]))) {
-				failed := due[namespace][name] + 1
-				if failed == 1 {
-					c.Logger.Warn("a controller could not do its work, trying again", "controller", claimController,
-						"object", namespace+"/"+name, "error", err)
-				}
-				c.work.Go(func() {
-					pace.Pause(ctx, pace.Retry(failed))
-					c.add(namespace, name, failed)
-				})
+// take returns the claims that are due now, and when the next one is; zero: none is.
+func (c *Claims) take() (due map[string]map[string]attempt, next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due = map[string]map[string]attempt{}
+	now := time.Now()
+	for namespace, claims := range c.due {
+		for name, a := range claims {
+			if a.at.After(now) {
+				next = sooner(next, a.at)
+				continue
 			}
+			if due[namespace] == nil {
+				due[namespace] = map[string]attempt{}
+			}
+			due[namespace][name] = a
+			delete(claims, name)
 		}
-		select {
-		case <-ctx.Done():
-		case <-c.wake:
+		if len(claims) == 0 {
+			delete(c.due, namespace)
 		}
 	}
+	return due, next
+}
+
+// lookAtAll looks at claims that are due.
+func (c *Claims) lookAtAll(ctx context.Context, _ *steps.Loop) (next time.Time) {
+	due, next := c.take()
+	for _, namespace := range slices.Sorted(maps.Keys(due)) {
+		for name, err := range c.look(ctx, namespace, slices.Sorted(maps.Keys(due[namespace]))) {
+			failed := due[namespace][name].failed + 1
+			if failed == 1 {
+				c.Logger.Warn("a controller could not do its work, trying again", "controller", claimController,
+					"object", namespace+"/"+name, "error", err)
+			}
+			c.add(namespace, name, attempt{failed, time.Now().Add(pace.Retry(failed))})
+		}
+	}
+	return next
 }
 
 // look does what is to be done about claims of a namespace, and returns those for which that has failed.

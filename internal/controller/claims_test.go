@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/builtin"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -197,7 +198,7 @@ func withClaims(t *testing.T, unused bool, f func(b *volumeBench)) {
 		b := &volumeBench{bench: newBenchOf(t, builtin.Config{}), ctx: ctx}
 		done := make(chan struct{})
 		go func() {
-			(&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Unused: unused}).Run(ctx)
+			controllertest.Run(ctx, (&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Unused: unused}).Start)
 			close(done)
 		}()
 		b.create("namespaces", "default", "")

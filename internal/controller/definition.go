@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -35,8 +36,8 @@ type Definitions struct {
 // serverItself is the user of requests that the API server makes on its own behalf.
 var serverItself = access.User{Name: "system:apiserver", Groups: []string{access.Masters, access.Authenticated}}
 
-// Run works until ctx ends.
-func (c *Definitions) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Definitions) Start(g *steps.Group) {
 	c.waiting = nil
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	e := &emptier{
@@ -44,18 +45,18 @@ func (c *Definitions) Run(ctx context.Context) {
 		onChange: c.seen, pace: pace.New(), busy: c.Busy,
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
-	e.run(ctx)
+	e.start(g)
 }
 
 // Follow compiles the types of definitions when they have changed, also when no request needs them, which ends the
-// watches of their old form. It is for servers in which Run does not always run, and works until ctx ends.
-func (c *Definitions) Follow(ctx context.Context) {
+// watches of their old form. It is for servers in which the controller does not always run.
+func (c *Definitions) Follow(g *steps.Group) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	(&follower{engine: c.Engine, logger: c.Logger, name: "definitions", types: []*engine.Resource{definitions},
 		sync: func(context.Context, *engine.Resource, *engine.Object, bool) (time.Duration, error) {
 			c.Registry.Now()
 			return 0, nil
-		}}).run(ctx)
+		}}).start(g)
 }
 
 // seen compiles the types of a definition when it has changed, as Follow does. It also completes the status of a

@@ -16,13 +16,14 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 )
 
 // emptier deletes the contents of deleted objects of one type: namespaces or definitions.
 //
-// Each object that is being deleted has a separate worker, so that one that cannot be emptied (a webhook does not
-// answer) does not delay the others. A worker makes a pass over the contents, and then waits until some of what is
+// Each object that is being deleted has a worker of its own, a loop, so that one that cannot be emptied (a webhook does
+// not answer) does not delay the others. A worker makes a pass over the contents, and then waits until some of what is
 // left has changed: it watches the types that have objects left, in that namespace, from the revision at which the
 // pass counted them. Listing everything again every few seconds costs as much for objects that are stuck as for those
 // that make progress, and is late. Here lists are not repeated by the clock, and while no object is being deleted the
@@ -40,6 +41,10 @@ type emptier struct {
 	onChange func(ctx context.Context, o *engine.Object, gone bool)
 	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when its contents are gone.
 	empty func(ctx context.Context, o *engine.Object) (leftovers, error)
+
+	group   *steps.Group
+	passes  passes
+	workers map[string]*worker // by the name of the object
 }
 
 // leftovers are the objects that a pass has left, and the time of the next pass.
@@ -79,200 +84,282 @@ const (
 	minRest    = 100 * time.Millisecond
 )
 
-// run works until ctx ends.
-func (c *emptier) run(ctx context.Context) {
-	for c.of != nil && ctx.Err() == nil {
-		if err := c.watch(ctx); err != nil && ctx.Err() == nil {
+// start begins to follow the objects.
+func (c *emptier) start(g *steps.Group) {
+	c.group, c.passes.free = g, passesAtOnce
+	(&watcher{engine: c.engine, of: c.of, user: c.user, handle: c.handle, ended: c.stop,
+		begin: func(context.Context) { c.workers = map[string]*worker{} },
+		failed: func(err error) {
+			c.stop()
 			c.logger.Warn("watching "+c.what+"s failed, trying again", "error", err)
-			pace.Pause(ctx, pace.MinRetry)
-		}
-	}
+		},
+	}).start(g)
 }
 
-// watch follows the objects and starts a worker for each that is being deleted.
-func (c *emptier) watch(ctx context.Context) error {
-	watch, err := c.engine.Watch(ctx, &engine.Request{Resource: c.of, User: c.user}, engine.WatchOptions{})
-	if err != nil {
-		return err
+// stop ends all workers.
+func (c *emptier) stop() {
+	for _, w := range c.workers {
+		w.loop.Stop()
 	}
-	defer watch.Close()
-	var working sync.WaitGroup
-	defer working.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	workers, slots := map[string]*worker{}, make(chan struct{}, passesAtOnce)
-	for {
-		events, err := watch.Next(ctx)
-		if err != nil {
-			return err
+	c.workers = nil
+}
+
+// handle starts a worker for each object that is being deleted.
+func (c *emptier) handle(ctx context.Context, _ *steps.Loop, events []engine.Event) (never time.Time, err error) {
+	for _, event := range events {
+		if c.onChange != nil {
+			c.onChange(ctx, event.Object, event.Type == engine.Deleted)
 		}
-		for _, event := range events {
-			if c.onChange != nil {
-				c.onChange(ctx, event.Object, event.Type == engine.Deleted)
+		name := event.Object.Key.Name
+		w := c.workers[name]
+		if event.Type == engine.Deleted || !event.Object.Sidecar.Deleting {
+			if w != nil {
+				w.loop.Stop()
+				delete(c.workers, name)
 			}
-			name := event.Object.Key.Name
-			w := workers[name]
-			if event.Type == engine.Deleted || !event.Object.Sidecar.Deleting {
-				if w != nil {
-					w.stop()
-					delete(workers, name)
-				}
-				continue
-			}
-			if w == nil {
-				w = c.newWorker(slots, event.Object)
-				workers[name] = w
-				var its context.Context
-				its, w.stop = context.WithCancel(ctx)
-				working.Go(func() { w.work(its) })
-			}
+			continue
+		}
+		if w != nil {
 			w.newest.Store(event.Object)
-			select {
-			case w.changed <- struct{}{}:
-			default:
-			}
+			w.changed.Store(true)
+			w.loop.Wake()
+			continue
 		}
+		w = &worker{emptier: c}
+		w.newest.Store(event.Object)
+		w.count(true)
+		w.loop = c.group.Loop(w.step, w.end)
+		c.workers[name] = w
+	}
+	return never, nil
+}
+
+// passes bounds how many passes are made at a time.
+type passes struct {
+	mu      sync.Mutex
+	free    int
+	waiting []*steps.Loop // for one to be free
+}
+
+// begin says whether a pass may be made; if not, the loop is woken later.
+func (p *passes) begin(l *steps.Loop) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free == 0 {
+		p.waiting = append(p.waiting, l)
+		return false
+	}
+	p.free--
+	return true
+}
+
+// end is called after a pass. All that wait are woken, in their order, since some of them may have been stopped.
+func (p *passes) end() {
+	p.mu.Lock()
+	waiting := p.waiting
+	p.waiting = nil
+	p.free++
+	p.mu.Unlock()
+	for _, l := range waiting {
+		l.Wake()
 	}
 }
 
 // worker empties one object that is being deleted.
 type worker struct {
 	*emptier
-	stop    context.CancelFunc
-	slots   chan struct{}                 // a pass takes one
+	loop    *steps.Loop
 	newest  atomic.Pointer[engine.Object] // never nil
-	changed chan struct{}                 // receives when newest has changed
+	changed atomic.Bool                   // newest has changed
+
+	// The following are of the loop.
+	failed  int    // in a row
+	last    string // error
+	rest    *rest  // until the next pass; nil: it is due
+	counted bool   // there is something to do (pace.Busy)
 }
 
-func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
-	w := &worker{emptier: c, slots: slots, changed: make(chan struct{}, 1)}
-	w.newest.Store(o)
-	return w
+// count notes whether there is something to do.
+func (w *worker) count(is bool) {
+	switch {
+	case is && !w.counted:
+		w.busy.Add(1)
+	case !is && w.counted:
+		w.busy.Add(-1)
+	}
+	w.counted = is
 }
 
-// work makes passes until ctx ends, because the object is gone or the server closes.
-func (w *worker) work(ctx context.Context) {
-	last := ""
-	w.busy.Add(1)
-	defer w.busy.Add(-1)
-	for failed := 0; ctx.Err() == nil; {
-		select {
-		case w.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		began := time.Now()
-		o := w.newest.Load()
-		left, err := w.empty(ctx, o)
-		<-w.slots
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			failed, last = 0, ""
-		} else {
-			failed++
-			if at := w.now().Add(pace.Retry(failed)); left.until.IsZero() || at.Before(left.until) {
-				left.until = at
-			}
-			if err.Error() != last { // logged once
-				last = err.Error()
-				w.logger.Warn("emptying a "+w.what+" failed, trying again", w.what, o.Key.Name, "error", err)
-			}
-		}
-		left.wrote = max(left.wrote, o.Revision)
-		w.wait(ctx, left, max(minRest, restFactor*time.Since(began)))
-	}
+func (w *worker) end() {
+	w.rest.close()
+	w.count(false)
 }
 
-// wait returns when there is a reason for another pass: all objects left are gone; or one of them, or the object
-// itself, has changed and the pause is over; or left.until is reached. It also returns when ctx ends.
-func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
-	ctx, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	defer following.Wait()
-	defer cancel()
-	ended := make(chan int)
-	for _, kind := range left.kinds {
-		following.Go(func() { w.follow(ctx, kind, left.namespace, ended) })
-	}
-	rested := time.NewTimer(rest)
-	defer rested.Stop()
-	var again <-chan time.Time
-	if !left.until.IsZero() {
-		timer := time.NewTimer(max(left.until.Sub(w.now()), minRest))
-		defer timer.Stop()
-		again = timer.C
-	}
-	remain, look, over := left.count(), false, false
-	w.busy.Add(-1) // until there is something to look at
-	reason := func() {
-		if !look {
-			look = true
-			w.busy.Add(1)
+// step makes a pass, if there is a reason for one.
+func (w *worker) step(ctx context.Context, l *steps.Loop) (next time.Time) {
+	if w.rest != nil {
+		next, over := w.rest.look(ctx, l)
+		if w.count(over || w.rest.reason); !over {
+			return next
 		}
+		w.rest.close()
+		w.rest = nil
 	}
-	defer reason()
-	for !look || !over {
-		select {
-		case n := <-ended:
-			if remain -= n; n > 0 && remain <= 0 {
-				return
-			}
-			reason()
-		case <-w.changed:
-			if w.newest.Load().Revision > left.wrote {
-				reason()
-			}
-		case <-rested.C:
-			over = true
-		case <-again:
-			return
-		case <-ctx.Done():
-			return
-		}
+	if !w.passes.begin(l) {
+		return next
 	}
-}
-
-// follow sends changes of the objects left of a kind, and how many of these are gone, until ctx ends.
-func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, ended chan<- int) {
-	tell := func(n int) {
-		select {
-		case ended <- n:
-		case <-ctx.Done():
-		}
+	began := time.Now()
+	o := w.newest.Load()
+	left, err := w.empty(ctx, o)
+	w.passes.end()
+	if ctx.Err() != nil {
+		return next
 	}
-	rq := &engine.Request{Resource: kind.resource, User: w.user}
-	if kind.resource.Namespaced {
-		rq.Namespace = namespace
-	}
-	watch, err := w.engine.Watch(ctx, rq, engine.WatchOptions{
-		ListOptions: engine.ListOptions{ResourceVersion: strconv.FormatInt(kind.revision, 10)},
-	})
 	if err == nil {
-		defer watch.Close()
+		w.failed, w.last = 0, ""
+	} else {
+		w.failed++
+		if at := w.now().Add(pace.Retry(w.failed)); left.until.IsZero() || at.Before(left.until) {
+			left.until = at
+		}
+		if err.Error() != w.last { // logged once
+			w.last = err.Error()
+			w.logger.Warn("emptying a "+w.what+" failed, trying again", w.what, o.Key.Name, "error", err)
+		}
 	}
-	for err == nil {
-		var events []engine.Event
-		if events, err = watch.Next(ctx); err != nil {
+	left.wrote = max(left.wrote, o.Revision)
+	w.rest = w.newRest(left, max(minRest, restFactor*time.Since(began)))
+	return time.Now() // it begins to follow what is left
+}
+
+// rest is what a worker knows between two passes. It is over when there is a reason for another pass: all objects left
+// are gone; or one of them, or the object itself, has changed and the pause is over; or the time of the next pass has
+// come.
+type rest struct {
+	*worker
+	kinds  []*followedKind
+	wrote  int64
+	remain int       // objects left
+	reason bool      // something has changed
+	pause  time.Time // until then several changes are a reason for one pass
+	until  time.Time // of the next pass in any case; zero: there is none
+}
+
+func (w *worker) newRest(left leftovers, pause time.Duration) *rest {
+	r := &rest{worker: w, wrote: left.wrote, remain: left.count(), pause: time.Now().Add(pause)}
+	for _, kind := range left.kinds {
+		rq := &engine.Request{Resource: kind.resource, User: w.user}
+		if kind.resource.Namespaced {
+			rq.Namespace = left.namespace
+		}
+		r.kinds = append(r.kinds, &followedKind{leftKind: kind, rq: rq})
+	}
+	if !left.until.IsZero() {
+		r.until = time.Now().Add(max(left.until.Sub(w.now()), minRest))
+	}
+	return r
+}
+
+func (r *rest) close() {
+	if r == nil {
+		return
+	}
+	for _, k := range r.kinds {
+		k.close()
+	}
+}
+
+// look says whether the rest is over; if not, next is when to look again at the latest.
+func (r *rest) look(ctx context.Context, l *steps.Loop) (next time.Time, over bool) {
+	gone := 0
+	for _, k := range r.kinds {
+		n, reason, again := k.look(ctx, r.engine, l.Wake)
+		gone += n
+		r.reason = r.reason || reason
+		next = sooner(next, again)
+	}
+	if r.remain -= gone; gone > 0 && r.remain <= 0 {
+		return next, true
+	}
+	if r.changed.Swap(false) && r.newest.Load().Revision > r.wrote {
+		r.reason = true
+	}
+	now := time.Now()
+	if r.reason && !now.Before(r.pause) || !r.until.IsZero() && !now.Before(r.until) {
+		return next, true
+	}
+	if r.reason {
+		next = sooner(next, r.pause)
+	}
+	return sooner(next, r.until), false
+}
+
+// sooner is the earlier one of two times, each of which may be zero: never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// followedKind follows the objects left of a kind.
+type followedKind struct {
+	leftKind
+	rq    *engine.Request
+	watch *engine.Watch
+	// failed is when the watch has failed: the history does not reach back so far, or the type is served in another form
+	// or no longer. After a pause that is a reason for another pass. Zero: it has not failed.
+	failed time.Time
+}
+
+// look returns how many of the objects are gone, whether there is a reason for another pass, and when to look again if
+// there is no change; zero: never.
+func (k *followedKind) look(ctx context.Context, e *engine.Engine, wake func()) (gone int, reason bool,
+	again time.Time) {
+	for k.failed.IsZero() {
+		events, err := k.next(ctx, e, wake)
+		if err != nil {
+			k.failed = time.Now()
 			break
 		}
-		gone := 0
+		if len(events) == 0 {
+			return gone, reason, again
+		}
+		deleted := 0
 		for _, event := range events {
 			if event.Type == engine.Deleted {
-				gone++
+				deleted++
 			}
 		}
-		switch {
-		case kind.related && gone > 0:
-			tell(0)
-		case !kind.related && len(events) > 0:
-			tell(gone)
+		if !k.related {
+			gone += deleted
 		}
+		reason = reason || !k.related || deleted > 0
 	}
-	// The history does not reach back so far, or the type is served in another form or no longer: make another pass.
-	if pace.Pause(ctx, pace.MinRetry) {
-		tell(0)
+	again = k.failed.Add(pace.MinRetry)
+	if !time.Now().Before(again) {
+		return gone, true, time.Time{}
+	}
+	return gone, reason, again
+}
+
+// next returns the next events.
+func (k *followedKind) next(ctx context.Context, e *engine.Engine, wake func()) ([]engine.Event, error) {
+	if k.watch == nil {
+		watch, err := e.Watch(ctx, k.rq, engine.WatchOptions{
+			ListOptions: engine.ListOptions{ResourceVersion: strconv.FormatInt(k.revision, 10)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		k.watch = watch
+	}
+	return k.watch.Ready(ctx, wake)
+}
+
+func (k *followedKind) close() {
+	if k.watch != nil {
+		k.watch.Close()
 	}
 }
 

@@ -3,10 +3,10 @@ package controller
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 )
 
@@ -25,24 +25,23 @@ type follower struct {
 	sync func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (again time.Duration, err error)
 }
 
-// run works until ctx ends.
-func (f *follower) run(ctx context.Context) {
-	var work sync.WaitGroup
+// start begins to follow the types that are served. What it begins ends with the group, or with its loops.
+func (f *follower) start(g *steps.Group) (loops []*steps.Loop) {
 	for _, of := range f.types {
-		if of == nil {
-			continue // not served
+		t := &followedType{follower: f, of: of}
+		l := (&watcher{engine: f.engine, of: of, user: serverItself, begin: t.begin, handle: t.handle, failed: t.failed}).start(g)
+		if l != nil {
+			loops = append(loops, l)
 		}
-		work.Go(func() {
-			for ctx.Err() == nil {
-				if err := f.watch(ctx, of); err != nil && ctx.Err() == nil {
-					f.logger.Warn("a watch has failed, trying again",
-						"controller", f.name, "type", of.Name, "error", err)
-					pace.Pause(ctx, pace.MinRetry)
-				}
-			}
-		})
 	}
-	work.Wait()
+	return loops
+}
+
+// followedType follows the objects of one type.
+type followedType struct {
+	*follower
+	of    *engine.Resource
+	later map[string]*dueSync // by the names of keys
 }
 
 // dueSync is when sync is called again for an object.
@@ -53,46 +52,48 @@ type dueSync struct {
 	failed int // times in a row
 }
 
-// watch follows the objects of one type.
-func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
-	watch, err := f.engine.Watch(ctx, &engine.Request{Resource: of, User: serverItself}, engine.WatchOptions{})
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	later := map[string]*dueSync{}
-	if f.wanted != nil {
-		f.look(ctx, of, &dueSync{o: f.wanted, gone: true}, later)
-	}
-	for {
-		events, err := nextUntil(ctx, watch, later)
-		if err != nil {
-			return err
-		}
-		for _, event := range events {
-			delete(later, event.Object.Key.Name)
-			f.look(ctx, of, &dueSync{o: event.Object, gone: event.Type == engine.Deleted}, later)
-		}
-		now := time.Now()
-		for name, a := range later {
-			if !a.at.After(now) {
-				delete(later, name)
-				f.look(ctx, of, a, later)
-			}
-		}
+func (t *followedType) begin(ctx context.Context) {
+	t.later = map[string]*dueSync{}
+	if t.wanted != nil {
+		t.look(ctx, &dueSync{o: t.wanted, gone: true})
 	}
 }
 
+func (t *followedType) failed(err error) {
+	t.logger.Warn("a watch has failed, trying again", "controller", t.name, "type", t.of.Name, "error", err)
+}
+
+// handle calls sync for the objects of events, and for those that are due. It returns when the next one is.
+func (t *followedType) handle(ctx context.Context, _ *steps.Loop, events []engine.Event) (next time.Time, err error) {
+	for _, event := range events {
+		delete(t.later, event.Object.Key.Name)
+		t.look(ctx, &dueSync{o: event.Object, gone: event.Type == engine.Deleted})
+	}
+	now := time.Now()
+	for name, a := range t.later {
+		if !a.at.After(now) {
+			delete(t.later, name)
+			t.look(ctx, a)
+		}
+	}
+	for _, a := range t.later {
+		if next.IsZero() || a.at.Before(next) {
+			next = a.at
+		}
+	}
+	return next, nil
+}
+
 // look calls sync for an object, and records when to call it again.
-func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, later map[string]*dueSync) {
-	again, err := f.sync(ctx, of, a.o, a.gone)
+func (t *followedType) look(ctx context.Context, a *dueSync) {
+	again, err := t.sync(ctx, t.of, a.o, a.gone)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
 		if a.failed++; a.failed == 1 {
-			f.logger.Warn("a controller could not do its work, trying again",
-				"controller", f.name, "object", a.o.Key.String(), "error", err)
+			t.logger.Warn("a controller could not do its work, trying again",
+				"controller", t.name, "object", a.o.Key.String(), "error", err)
 		}
 		again = pace.Retry(a.failed)
 	case again <= 0:
@@ -101,21 +102,5 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, la
 		a.failed = 0
 	}
 	a.at = time.Now().Add(again)
-	later[a.o.Key.Name] = a
-}
-
-// nextUntil waits for events until the next time at which sync is due.
-func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*dueSync) ([]engine.Event, error) {
-	if len(later) == 0 {
-		return watch.Next(ctx)
-	}
-	var first time.Time
-	for _, a := range later {
-		if first.IsZero() || a.at.Before(first) {
-			first = a.at
-		}
-	}
-	short, cancel := context.WithDeadline(ctx, first)
-	defer cancel()
-	return watch.NextUntil(ctx, short)
+	t.later[a.o.Key.Name] = a
 }

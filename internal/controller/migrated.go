@@ -42,7 +42,7 @@ type migratedObject struct {
 // resource finds what a migration is about; nil if there is no such resource.
 func (m *migrator) resource(group, name string) migrated {
 	if m.Aggregator != nil {
-		for _, r := range m.Aggregator.Inventory().Resources { // the version that clients prefer is first
+		for _, r := range m.Aggregator.Inventory(nil).Resources { // the version that clients prefer is first
 			if r.Group == group && r.Name == name {
 				metadata := m.Aggregator.Metadata(r, m.user)
 				metadata.FieldManager = migrationController

@@ -14,6 +14,7 @@ import (
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -78,8 +79,8 @@ type migrator struct {
 	pace            *rate.Limiter                           // of the patches
 }
 
-// Run works until ctx ends.
-func (c *Migrations) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Migrations) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	m := &migrator{
 		Migrations:  c,
@@ -95,11 +96,9 @@ func (c *Migrations) Run(ctx context.Context) {
 	}
 	tasks := worklist.Config[migrationTask, struct{}]{Do: m.do, Failed: m.failed, Busy: c.Busy,
 		Name: migrationController, Observe: c.Observe}
-	m.work, m.asking = worklist.New(ctx, tasks), worklist.New(ctx, tasks)
-	defer m.work.Wait()
-	defer m.asking.Wait()
+	m.work, m.asking = worklist.New(g.Context(), g, tasks), worklist.New(g.Context(), g, tasks)
 	(&follower{engine: c.Engine, logger: c.Logger, name: migrationController, types: []*engine.Resource{m.of},
-		sync: m.changed}).run(ctx)
+		sync: m.changed}).start(g)
 }
 
 // changed queues the tasks that follow from a change of a migration.

@@ -26,6 +26,7 @@ import (
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -53,8 +54,8 @@ type Namespaces struct {
 	StaleAtOthers func() []string
 }
 
-// Run works until ctx ends.
-func (c *Namespaces) Run(ctx context.Context) { c.emptier().run(ctx) }
+// Start begins its loops.
+func (c *Namespaces) Start(g *steps.Group) { c.emptier().start(g) }
 
 func (c *Namespaces) emptier() *emptier {
 	e := &emptier{

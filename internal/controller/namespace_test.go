@@ -51,7 +51,7 @@ func (b *bench) start() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		b.controller().Run(ctx)
+		controllertest.Run(ctx, b.controller().Start)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-ended })
 	b.Cleanup(stop)
@@ -214,7 +214,7 @@ func TestWaitingCostsLittle(t *testing.T) {
 		c.Now = func() time.Time { passes.Add(1); return time.Now() }
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
-		run.Go(func() { c.Run(ctx) })
+		run.Go(func() { controllertest.Run(ctx, c.Start) })
 		defer run.Wait()
 		defer cancel()
 
@@ -386,7 +386,7 @@ func TestWaitingNamespacesAreLeftAlone(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { e.run(ctx) })
+	running.Go(func() { controllertest.Run(ctx, e.start) })
 	defer running.Wait()
 	defer cancel()
 	b.says("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 )
 
@@ -21,8 +22,8 @@ type PodCertificates struct {
 // podCertificateLife is how long they stay, as in kube-controller-manager.
 const podCertificateLife = 15 * time.Minute
 
-// Run works until ctx ends.
-func (c *PodCertificates) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *PodCertificates) Start(g *steps.Group) {
 	of := c.Registry.Builtin().Find("certificates.k8s.io", "v1", "podcertificaterequests")
 	user := access.ControllerAccount("podcertificaterequestcleaner")
 	now := time.Now
@@ -45,5 +46,5 @@ func (c *PodCertificates) Run(ctx context.Context) {
 			rq.User = user
 			return 0, unlessChanged(c.Engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: o.Sidecar.UID}))
 		},
-	}).run(ctx)
+	}).start(g)
 }

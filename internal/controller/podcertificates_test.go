@@ -9,6 +9,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 )
@@ -22,7 +23,7 @@ func TestPodCertificatesAreCleaned(t *testing.T) {
 		b := newBenchOf(t, builtin.Config{})
 		done := make(chan struct{})
 		go func() {
-			(&PodCertificates{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			controllertest.Run(ctx, (&PodCertificates{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
 			close(done)
 		}()
 		of := b.Registry.Now().Find("certificates.k8s.io", "v1", "podcertificaterequests")

@@ -7,6 +7,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/admission/policies"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -26,11 +27,10 @@ type PolicyStatus struct {
 	Logger   *slog.Logger
 }
 
-// Run works until ctx ends.
-func (c *PolicyStatus) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *PolicyStatus) Start(g *steps.Group) {
 	of := c.Registry.Builtin().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")
-	(&follower{engine: c.Engine, logger: c.Logger, name: policyStatus, types: []*engine.Resource{of}, sync: c.sync}).run(
-		ctx)
+	(&follower{engine: c.Engine, logger: c.Logger, name: policyStatus, types: []*engine.Resource{of}, sync: c.sync}).start(g)
 }
 
 // sync checks the expressions of one policy.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -21,7 +22,7 @@ func TestPolicyStatus(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&PolicyStatus{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		controllertest.Run(ctx, (&PolicyStatus{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
 	}()
 	defer func() { cancel(); <-done }()
 	of := b.Registry.Now().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -36,9 +36,8 @@ type Protection struct {
 
 	mu      sync.Mutex
 	waiting map[string]*engine.Object // objects in use that are being deleted, by the names of their keys
-	// stop ends the goroutines that follow users; nil: there are none.
-	stop context.CancelFunc
-	work sync.WaitGroup
+	group   *steps.Group
+	loops   []*steps.Loop // that follow users
 }
 
 // ProtectedKind is a kind of objects that are protected.
@@ -62,8 +61,9 @@ var protected = [...]struct{ group, version, resource, finalizer, name, account 
 		"podgroup-protection-controller", "podgroup-protection-controller"},
 }
 
-// Run works until ctx ends.
-func (c *Protection) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Protection) Start(g *steps.Group) {
+	c.group = g
 	row := &protected[c.Kind]
 	types := c.Registry.Builtin()
 	c.of, c.pods = types.Find(row.group, row.version, row.resource), types.Find("", "v1", "pods")
@@ -91,13 +91,7 @@ func (c *Protection) Run(ctx context.Context) {
 			}
 			return 0, c.look(ctx, o)
 		},
-	}).run(ctx)
-	c.mu.Lock()
-	if c.stop != nil {
-		c.stop()
-	}
-	c.mu.Unlock()
-	c.work.Wait()
+	}).start(g)
 }
 
 // look adds or removes the finalizer of an object, if it is time to.
@@ -121,7 +115,7 @@ func (c *Protection) look(ctx context.Context, o *engine.Object) error {
 		return nil
 	}
 	// It waits before it is looked at: a user that goes meanwhile is noticed.
-	c.await(ctx, o)
+	c.await(o)
 	used, err := c.uses(ctx, obj)
 	if err != nil || used {
 		return err
@@ -138,16 +132,21 @@ func (c *Protection) patch(ctx context.Context, o *engine.Object, finalizers []o
 }
 
 // await notes that an object waits for its users to go, and follows them.
-func (c *Protection) await(ctx context.Context, o *engine.Object) {
+func (c *Protection) await(o *engine.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting[o.Key.Name] = o
-	if c.stop != nil || len(c.users) == 0 {
+	if c.loops != nil {
 		return
 	}
-	ctx, c.stop = context.WithCancel(ctx)
 	for _, of := range c.users {
-		c.work.Go(func() { c.follow(ctx, of) })
+		l := (&watcher{engine: c.Engine, of: of, user: c.user, failed: func(err error) {
+			c.Logger.Warn("a watch has failed, trying again", "controller", protected[c.Kind].name, "type", of.Name,
+				"error", err)
+		}, handle: func(ctx context.Context, _ *steps.Loop, events []engine.Event) (never time.Time, err error) {
+			return never, c.usersChanged(ctx, of, events)
+		}}).start(c.group)
+		c.loops = append(c.loops, l)
 	}
 }
 
@@ -156,43 +155,26 @@ func (c *Protection) forget(o *engine.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, o.Key.Name)
-	if len(c.waiting) == 0 && c.stop != nil {
-		c.stop()
-		c.stop = nil
+	if len(c.waiting) > 0 {
+		return
 	}
+	for _, l := range c.loops {
+		l.Stop()
+	}
+	c.loops = nil
 }
 
-// follow looks at the objects that wait whenever one of a type that may use them changes, until ctx ends.
-func (c *Protection) follow(ctx context.Context, of *engine.Resource) {
-	for ctx.Err() == nil {
-		if err := c.followOnce(ctx, of); err != nil && ctx.Err() == nil {
-			c.Logger.Warn("a watch has failed, trying again", "controller", protected[c.Kind].name, "type", of.Name,
-				"error", err)
-			pace.Pause(ctx, pace.MinRetry)
-		}
+// usersChanged looks at the objects that wait, since some of a type that may use them have changed.
+func (c *Protection) usersChanged(ctx context.Context, of *engine.Resource, events []engine.Event) error {
+	if of == c.pods && !slices.ContainsFunc(events, c.letsGo) || len(events) == 0 {
+		return nil
 	}
-}
-
-func (c *Protection) followOnce(ctx context.Context, of *engine.Resource) error {
-	watch, err := c.Engine.Watch(ctx, &engine.Request{Resource: of, User: c.user}, engine.WatchOptions{})
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	for {
-		events, err := watch.Next(ctx)
-		if err != nil {
+	for _, o := range c.waitingNow() {
+		if err := c.lookAgain(ctx, o); err != nil {
 			return err
 		}
-		if of == c.pods && !slices.ContainsFunc(events, c.letsGo) {
-			continue
-		}
-		for _, o := range c.waitingNow() {
-			if err := c.lookAgain(ctx, o); err != nil {
-				return err
-			}
-		}
 	}
+	return nil
 }
 
 // letsGo says whether a Pod may have let go of its group: when it goes or ends.

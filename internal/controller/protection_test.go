@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/scenario"
@@ -41,10 +42,12 @@ func playProtection(t *testing.T, steps []string) string {
 	var work sync.WaitGroup
 	defer func() { cancel(); work.Wait() }()
 	quiet := slog.New(slog.DiscardHandler)
-	work.Go(func() { (&Claims{Engine: p.Engine, Registry: p.Registry, Logger: quiet}).Run(ctx) })
+	work.Go(func() {
+		controllertest.Run(ctx, (&Claims{Engine: p.Engine, Registry: p.Registry, Logger: quiet}).Start)
+	})
 	for kind := range ProtectedKind(len(protected)) {
 		work.Go(func() {
-			(&Protection{Engine: p.Engine, Registry: p.Registry, Logger: quiet, Kind: kind}).Run(ctx)
+			controllertest.Run(ctx, (&Protection{Engine: p.Engine, Registry: p.Registry, Logger: quiet, Kind: kind}).Start)
 		})
 	}
 	p.Make("namespaces", "", `{"metadata":{"name":"default"}}`)

@@ -11,6 +11,7 @@ import (
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -22,7 +23,6 @@ type Registration struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	Busy     *pace.Busy // nil: nobody asks
 
 	services, definitions *engine.Resource
 
@@ -38,8 +38,8 @@ const (
 	definedPriority      = 100
 )
 
-// Run works until ctx ends.
-func (c *Registration) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *Registration) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	c.definitions = types.Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	c.services = types.Find("apiregistration.k8s.io", "v1", "apiservices")
@@ -48,19 +48,9 @@ func (c *Registration) Run(ctx context.Context) {
 	}
 	c.serving, c.wanted = map[string][]string{}, map[string]map[string]bool{}
 	c.specs = map[string]object.Value{}
-	for ctx.Err() == nil { // before an APIService is looked at, all definitions are known
-		if err := c.learn(ctx); err == nil {
-			break
-		} else if ctx.Err() == nil {
-			c.Logger.Warn("definitions could not be listed, trying again", "error", err)
-			pace.Pause(ctx, pace.MinRetry)
-		}
-	}
-	(&follower{
+	follow := &follower{
 		engine: c.Engine, logger: c.Logger, name: "registration", types: []*engine.Resource{c.definitions, c.services},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
-			c.Busy.Add(1)
-			defer c.Busy.Add(-1)
 			if of == c.services {
 				return 0, c.keep(ctx, o.Key.Name)
 			}
@@ -71,7 +61,17 @@ func (c *Registration) Run(ctx context.Context) {
 			}
 			return 0, nil
 		},
-	}).run(ctx)
+	}
+	g.Loop(func(ctx context.Context, l *steps.Loop) (again time.Time) {
+		// Before an APIService is looked at, all definitions are known.
+		if err := c.learn(ctx); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("definitions could not be listed, trying again", "error", err)
+			return time.Now().Add(pace.MinRetry)
+		}
+		follow.start(g)
+		l.Stop()
+		return again
+	}, nil)
 }
 
 // learn notes all definitions.

@@ -18,6 +18,7 @@ import (
 	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -82,53 +83,124 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Run works until ctx ends.
-func (c *ResourceQuotas) Run(ctx context.Context) {
+// Start begins its loop.
+func (c *ResourceQuotas) Start(g *steps.Group) {
 	c.lowerings = map[store.Key]lowering{}
-	failed, recount := 0, time.Now().Add(recountEvery)
-	classes, changed := c.classes(), make(chan struct{}, 1)
-	var following sync.WaitGroup
-	defer following.Wait()
-	following.Go(func() { c.followClasses(ctx, changed) })
-	for done := func() {}; ctx.Err() == nil; {
-		if now := c.classes(); now != classes {
-			classes = now
-			c.published.Store(0) // what is used in any namespace may depend on them
+	r := &quotaLoop{ResourceQuotas: c, recount: time.Now().Add(recountEvery), first: true}
+	r.stop = func() {}
+	g.Loop(r.step, r.end)
+}
+
+// quotaLoop is the loop of ResourceQuotas: it looks at what has changed, and waits until there are further changes.
+type quotaLoop struct {
+	*ResourceQuotas
+	failed  int
+	recount time.Time // when all are counted anew
+	first   bool      // it has not looked yet
+	looked  time.Time // the last time
+	next    time.Time // when to look without a change; zero: never
+	pending bool      // there are changes, which are looked at publishEvery after the last look
+	stop    func()    // being told of changed ledgers
+
+	known   *quota.Classes // the DeviceClasses at the last look
+	changed *store.Cursor  // of DeviceClasses; nil: it is to be made
+	renewed time.Time      // when that was made
+}
+
+func (r *quotaLoop) end() {
+	r.stop()
+	if r.changed != nil {
+		r.changed.Close()
+	}
+	r.pend(false)
+}
+
+// pend notes whether there are changes. They count as work until they were looked at.
+func (r *quotaLoop) pend(is bool) {
+	switch {
+	case is && !r.pending:
+		r.Busy.Add(1)
+	case !is && r.pending:
+		r.Busy.Add(-1)
+	}
+	r.pending = is
+}
+
+func (r *quotaLoop) step(ctx context.Context, l *steps.Loop) (next time.Time) {
+	if r.first {
+		r.stop = r.Store.LedgersChanged(l.Wake)
+	}
+	classes := r.classesChanged(ctx, l)
+	now := time.Now()
+	if due := !r.next.IsZero() && !now.Before(r.next); !r.first && !due {
+		if !r.pending && !classes && r.changes() == r.published.Load() {
+			return r.next
 		}
-		if time.Now().After(recount) {
-			recount = time.Now().Add(recountEvery)
-			c.published.Store(0)
+		r.pend(true)
+		if at := r.looked.Add(publishEvery); now.Before(at) {
+			return sooner(at, r.next)
 		}
-		next, err := c.publishAll(ctx, classes)
-		done()
-		done = func() {}
-		looked := time.Now()
-		if err == nil {
-			failed = 0
-		} else if failed++; failed == 1 {
-			c.Logger.Warn("a controller could not do its work, trying again", "controller", "resourcequota-controller",
-				"error", err)
+	}
+	r.first = false
+	r.look(ctx)
+	r.pend(false)
+	return r.next
+}
+
+// look publishes what has changed.
+func (r *quotaLoop) look(ctx context.Context) {
+	if now := r.classes(); now != r.known {
+		if r.known != nil {
+			r.published.Store(0) // what is used in any namespace may depend on them
 		}
+		r.known = now
+	}
+	if time.Now().After(r.recount) {
+		r.recount = time.Now().Add(recountEvery)
+		r.published.Store(0)
+	}
+	next, err := r.publishAll(ctx, r.known)
+	r.looked = time.Now()
+	if err == nil {
+		r.failed = 0
+	} else if r.failed++; r.failed == 1 && ctx.Err() == nil {
+		r.Logger.Warn("a controller could not do its work, trying again", "controller", "resourcequota-controller",
+			"error", err)
+	}
+	if err != nil {
+		next = time.Now().Add(pace.Retry(r.failed))
+	} else if r.Store.Others != nil {
+		// What was recorded for a write that then failed changes no sum, so that all are counted anew.
+		next = earlier(next, r.recount)
+	}
+	if r.next = next; !next.IsZero() {
+		r.next = next.Add(time.Millisecond)
+	}
+}
+
+// classesChanged says whether DeviceClasses may have changed since the last call.
+func (r *quotaLoop) classesChanged(ctx context.Context, l *steps.Loop) (changed bool) {
+	if r.changed == nil {
+		if time.Since(r.renewed) < publishEvery {
+			return false
+		}
+		cursor, err := r.Store.Watch(ctx, quota.ClassesPath, "", r.Store.Revision())
+		if r.renewed = time.Now(); err != nil {
+			return true // it is tried again with the next look
+		}
+		r.changed, changed = cursor, true
+	}
+	for {
+		records, err := r.changed.Ready(ctx, l.Wake)
 		if err != nil {
-			next = time.Now().Add(pace.Retry(failed))
-		} else if c.Store.Others != nil {
-			// What was recorded for a write that then failed changes no sum, so that all are counted anew.
-			next = earlier(next, recount)
+			r.changed.Close()
+			r.changed = nil
+			return true
 		}
-		wait, stop := ctx, context.CancelFunc(func() {})
-		if !next.IsZero() {
-			wait, stop = context.WithDeadline(ctx, next.Add(time.Millisecond))
+		if len(records) == 0 {
+			return changed
 		}
-		select {
-		case <-c.Store.LedgersChanged():
-			if c.changes() != c.published.Load() {
-				done = c.collect(ctx, looked)
-			}
-		case <-changed:
-			done = c.collect(ctx, looked)
-		case <-wait.Done():
-		}
-		stop()
+		changed = true
 	}
 }
 
@@ -188,33 +260,6 @@ func (c *ResourceQuotas) Refresh(ctx context.Context, namespace string) {
 		if _, _, err := c.publish(ctx, namespace, classes); err != nil {
 			return // Run tries again, and logs it
 		}
-	}
-}
-
-// collect waits for further changes, until publishEvery after the last look. It counts as work until done is called.
-func (c *ResourceQuotas) collect(ctx context.Context, looked time.Time) (done func()) {
-	c.Busy.Add(1)
-	if rest := publishEvery - time.Since(looked); rest > 0 {
-		pace.Pause(ctx, rest)
-	}
-	return func() { c.Busy.Add(-1) }
-}
-
-// followClasses sends to changed after changes of DeviceClasses, until ctx ends.
-func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struct{}) {
-	for ctx.Err() == nil {
-		cursor, err := c.Store.Watch(ctx, quota.ClassesPath, "", c.Store.Revision())
-		for err == nil {
-			select {
-			case changed <- struct{}{}: // first for what has changed before the cursor was made
-			default:
-			}
-			_, err = cursor.Next(ctx)
-		}
-		if cursor != nil {
-			cursor.Close()
-		}
-		pace.Pause(ctx, publishEvery)
 	}
 }
 

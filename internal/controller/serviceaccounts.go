@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -26,8 +27,8 @@ type ServiceAccounts struct {
 	Logger   *slog.Logger
 }
 
-// Run works until ctx ends.
-func (c *ServiceAccounts) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *ServiceAccounts) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	namespaces, accounts := types.Find("", "v1", "namespaces"), types.Find("", "v1", "serviceaccounts")
 	user := access.ControllerAccount("service-account-controller")
@@ -48,7 +49,7 @@ func (c *ServiceAccounts) Run(ctx context.Context) {
 				Resource: accounts, Namespace: namespace, Name: "default", User: user, FieldManager: manager,
 			}, object.Nil, nil)
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
 // ensure creates an object with this content if it does not exist. If it exists, it is updated to the result of
@@ -106,8 +107,8 @@ const (
 		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// Run works until ctx ends.
-func (c *RootCA) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *RootCA) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	namespaces, maps := types.Find("", "v1", "namespaces"), types.Find("", "v1", "configmaps")
 	user := access.ControllerAccount("root-ca-cert-publisher")
@@ -138,7 +139,7 @@ func (c *RootCA) Run(ctx context.Context) {
 				Resource: maps, Namespace: namespace, Name: rootConfigMap, User: user, FieldManager: manager,
 			}, content, renew)
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
 // AccountTokens fills in Secrets for tokens of ServiceAccounts, and deletes them with their ServiceAccount.
@@ -161,8 +162,8 @@ const (
 	uidAnnotation     = "kubernetes.io/service-account.uid"
 )
 
-// Run works until ctx ends.
-func (c *AccountTokens) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *AccountTokens) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	c.secrets, c.accounts = types.Find("", "v1", "secrets"), types.Find("", "v1", "serviceaccounts")
 	c.user = access.User{Name: "system:kube-controller-manager", Groups: []string{access.Authenticated}}
@@ -178,7 +179,7 @@ func (c *AccountTokens) Run(ctx context.Context) {
 			}
 			return 0, nil
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
 func isTokenSecret(o *engine.Object) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"plinth/internal/controller/controllertest"
 	"plinth/object"
 )
 
@@ -20,11 +21,11 @@ func tokens(t *testing.T, test func(b *bench)) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			(&AccountTokens{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
+			controllertest.Run(ctx, (&AccountTokens{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
 				Certificate: []byte("authority"),
 				Token: func(namespace, account, uid, secret string) (string, error) {
 					return strings.Join([]string{namespace, account, uid, secret}, "/"), nil
-				}}).Run(ctx)
+				}}).Start)
 		}()
 		defer func() { cancel(); <-ended }()
 		test(b)

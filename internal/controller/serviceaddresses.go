@@ -10,7 +10,7 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/apierr"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -33,23 +33,22 @@ type ServiceAddresses struct {
 	reporter      *reporter
 }
 
-// Run works until ctx ends: it looks at each Service and IPAddress that changes, and at all of them every three
-// minutes, since either may be right until the other one changes.
-func (c *ServiceAddresses) Run(ctx context.Context) {
+// Start begins its loops, which look at each Service and IPAddress that changes, and at all of them every three minutes,
+// since either may be right until the other one changes.
+func (c *ServiceAddresses) Start(g *steps.Group) {
 	if !c.found() {
 		return
 	}
-	all, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for pace.Pause(all, claimInterval) {
-			if err := c.Repair(all); err != nil && all.Err() == nil {
+	first := true
+	g.Loop(func(ctx context.Context, _ *steps.Loop) time.Time {
+		if !first {
+			if err := c.Repair(ctx); err != nil && ctx.Err() == nil {
 				c.Logger.Warn("the addresses of Services were not all compared with IPAddresses", "error", err)
 			}
 		}
-	}()
+		first = false
+		return time.Now().Add(claimInterval)
+	}, nil)
 	(&follower{
 		engine: c.Engine, logger: c.Logger, name: c.reporter.controller, types: []*engine.Resource{c.services, c.ips},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
@@ -63,9 +62,7 @@ func (c *ServiceAddresses) Run(ctx context.Context) {
 			}
 			return c.address(ctx, o.Key)
 		},
-	}).run(ctx)
-	stop()
-	<-ended
+	}).start(g)
 }
 
 // found says whether the types are served.

@@ -8,13 +8,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/apierr"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -43,22 +42,25 @@ type ServiceCIDRs struct {
 // AllocatorsLag is the Grace with which kube-controller-manager waits for kube-apiservers.
 const AllocatorsLag = 10 * time.Second
 
-// Run works until ctx ends.
-func (c *ServiceCIDRs) Run(ctx context.Context) {
+// Start begins its loop.
+func (c *ServiceCIDRs) Start(g *steps.Group) {
 	types := c.Registry.Now()
 	cidrs, ips := types.Find("networking.k8s.io", "v1", "servicecidrs"), types.Find("networking.k8s.io", "v1",
 		"ipaddresses")
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	for cidrs != nil && ips != nil && ctx.Err() == nil {
-		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: access.ControllerAccount(serviceCIDRController),
-			all: map[string]*serviceCIDR{}}
-		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
-			c.Logger.Warn("looking after ServiceCIDRs failed, trying again", "error", err)
-			pace.Pause(ctx, pace.MinRetry)
-		}
+	if cidrs == nil || ips == nil {
+		return
 	}
+	user := access.ControllerAccount(serviceCIDRController)
+	p := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: user}
+	(&watcher{engine: c.Engine, of: cidrs, user: user, handle: p.handle, ended: p.unblock,
+		begin: func(context.Context) { p.all = map[string]*serviceCIDR{} },
+		failed: func(err error) {
+			p.unblock()
+			c.Logger.Warn("looking after ServiceCIDRs failed, trying again", "error", err)
+		}}).start(g)
 }
 
 // cidrPass is the state of one watch of the ServiceCIDRs, which makes a pass after each change. While a ServiceCIDR
@@ -68,9 +70,9 @@ type cidrPass struct {
 	cidrs, ips *engine.Resource
 	user       access.User
 
-	mu  sync.Mutex
-	all map[string]*serviceCIDR
-	due time.Time // the first end of a grace; zero: there is none
+	all      map[string]*serviceCIDR
+	due      time.Time     // the first end of a grace; zero: there is none
+	released *engine.Watch // of the IPAddresses; nil: no ServiceCIDR waits
 }
 
 type serviceCIDR struct {
@@ -79,59 +81,74 @@ type serviceCIDR struct {
 	prefixes []netip.Prefix
 }
 
-func (p *cidrPass) follow(ctx context.Context) error {
-	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.cidrs, User: p.user}, engine.WatchOptions{})
-	if err != nil {
-		return err
+func (p *cidrPass) handle(ctx context.Context, l *steps.Loop, events []engine.Event) (next time.Time, err error) {
+	for _, event := range events {
+		delete(p.all, event.Object.Key.Name)
+		if event.Type == engine.Deleted {
+			continue
+		}
+		if c, err := readCIDR(event.Object); err == nil { // an unreadable one has no addresses
+			p.all[c.name] = c
+		}
 	}
-	defer watch.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := func() {}
-	defer func() { stop() }()
-	for {
-		events, err := watch.Next(ctx)
-		if err != nil {
-			return err
+	gone, err := p.addressesGone(ctx, l)
+	if err != nil {
+		return next, err
+	}
+	if len(events) == 0 && !gone && (p.due.IsZero() || p.due.After(p.Now())) {
+		return p.nextDue(), nil
+	}
+	blocked, err := p.look(ctx)
+	switch {
+	case err != nil:
+		return next, err
+	case !blocked:
+		p.unblock()
+		return next, nil
+	case p.released != nil:
+		return p.nextDue(), nil
+	}
+	// An address that is released before the watch begins is seen by another look.
+	p.released, err = p.Engine.Watch(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.WatchOptions{})
+	if err != nil {
+		p.released = nil
+		return next, err
+	}
+	if _, err := p.addressesGone(ctx, l); err != nil {
+		return next, err
+	}
+	if blocked, err = p.look(ctx); !blocked {
+		p.unblock()
+	}
+	return p.nextDue(), err
+}
+
+// addressesGone reads the events of the IPAddresses, if they are watched, and says whether one was deleted.
+func (p *cidrPass) addressesGone(ctx context.Context, l *steps.Loop) (gone bool, err error) {
+	for p.released != nil {
+		events, err := p.released.Ready(ctx, l.Wake)
+		if err != nil || len(events) == 0 {
+			return gone, err
 		}
-		p.mu.Lock()
-		for _, event := range events {
-			delete(p.all, event.Object.Key.Name)
-			if event.Type == engine.Deleted {
-				continue
-			}
-			if c, err := readCIDR(event.Object); err == nil { // an unreadable one has no addresses
-				p.all[c.name] = c
-			}
-		}
-		p.mu.Unlock()
-		stop()
-		stop = func() {}
-		blocked, err := p.look(ctx)
-		if err != nil {
-			return err
-		}
-		if blocked {
-			stop = p.await(ctx, cancel)
-		}
+		gone = gone || slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted })
+	}
+	return gone, nil
+}
+
+// unblock ends the watch of the IPAddresses.
+func (p *cidrPass) unblock() {
+	if p.released != nil {
+		p.released.Close()
+		p.released = nil
 	}
 }
 
-// await watches the IPAddresses until stop is called, which waits for the watch to end. After an error it calls
-// failed.
-func (p *cidrPass) await(ctx context.Context, failed func()) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	work.Go(func() {
-		if err := p.wait(ctx); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("following IPAddresses failed", "error", err)
-			failed()
-		}
-	})
-	return func() {
-		cancel()
-		work.Wait()
+// nextDue is when the first grace ends, by the clock of the machine.
+func (p *cidrPass) nextDue() (at time.Time) {
+	if p.due.IsZero() {
+		return at
 	}
+	return time.Now().Add(p.due.Sub(p.Now()))
 }
 
 func readCIDR(o *engine.Object) (*serviceCIDR, error) {
@@ -148,44 +165,8 @@ func readCIDR(o *engine.Object) (*serviceCIDR, error) {
 	return c, nil
 }
 
-// wait calls look whenever an IPAddress was deleted, and when a grace ends.
-func (p *cidrPass) wait(ctx context.Context) error {
-	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.WatchOptions{})
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	for first := true; ; first = false {
-		until, cancel := p.untilDue(ctx)
-		events, err := watch.NextUntil(ctx, until)
-		cancel()
-		if err != nil {
-			return err
-		}
-		gone := slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted })
-		if !gone && !first && len(events) > 0 {
-			continue
-		}
-		if blocked, err := p.look(ctx); err != nil || !blocked {
-			return err
-		}
-	}
-}
-
-// untilDue is ctx until the first end of a grace.
-func (p *cidrPass) untilDue(ctx context.Context) (context.Context, context.CancelFunc) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.due.IsZero() {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, p.due.Sub(p.Now()))
-}
-
 // look reconciles all ServiceCIDRs, and says whether one of them waits.
 func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.due = time.Time{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(p.all)) {

@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -23,7 +24,7 @@ func TestServiceCIDRs(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		controllertest.Run(ctx, (&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
 	}()
 	defer func() { cancel(); <-done }()
 	cidrs := b.Registry.Now().Find("networking.k8s.io", "v1", "servicecidrs")
@@ -109,8 +110,8 @@ func TestServiceCIDRsStayForAWhile(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			(&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
-				Grace: AllocatorsLag}).Run(ctx)
+			controllertest.Run(ctx, (&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
+				Grace: AllocatorsLag}).Start)
 		}()
 		defer func() { cancel(); <-done }()
 		types := b.Registry.Now()

@@ -14,6 +14,7 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
@@ -226,7 +227,7 @@ func TestServiceAddresses(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); c.Run(ctx) }()
+		go func() { defer close(done); controllertest.Run(ctx, c.Start) }()
 		defer func() { cancel(); <-done }()
 		synctest.Wait()
 		b.put(ip("fd00::1"), nil)

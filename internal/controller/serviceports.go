@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/addresses"
-	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -43,14 +43,14 @@ type ServicePorts struct {
 // claimInterval is how often claims are compared with Services, as in the reference.
 const claimInterval = 3 * time.Minute
 
-// Run makes a round every three minutes, until ctx ends.
-func (c *ServicePorts) Run(ctx context.Context) {
-	for ctx.Err() == nil {
+// Start begins its loop, which makes a round every three minutes.
+func (c *ServicePorts) Start(g *steps.Group) {
+	g.Loop(func(ctx context.Context, _ *steps.Loop) time.Time {
 		if err := c.Repair(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("the node ports of Services were not compared with those that are reserved", "error", err)
 		}
-		pace.Pause(ctx, claimInterval)
-	}
+		return time.Now().Add(claimInterval)
+	}, nil)
 }
 
 // portAttempts is how often a round is made again because ports were reserved or released meanwhile.

@@ -13,6 +13,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -171,8 +172,8 @@ func (c *StorageVersions) status(obj object.Value, records []object.Value) objec
 	return status.With("conditions", amend(obj.At("status", "conditions"), []condition{agree}, c.Now()))
 }
 
-// Run removes the records of servers that are gone, until ctx ends.
-func (c *StorageVersions) Run(ctx context.Context) {
+// Start begins to remove the records of servers that are gone.
+func (c *StorageVersions) Start(g *steps.Group) {
 	leases, of := c.Registry.Builtin().Find("coordination.k8s.io", "v1", "leases"), c.resource()
 	if leases == nil || of == nil {
 		return
@@ -187,7 +188,7 @@ func (c *StorageVersions) Run(ctx context.Context) {
 				return 0, c.cleanAll(ctx, of, user)
 			}
 			return 0, nil
-		}}).run(ctx)
+		}}).start(g)
 }
 
 // isIdentity says whether a Lease is that of an API server.

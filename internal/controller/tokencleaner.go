@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -42,8 +43,8 @@ type TokenCleaner struct {
 // cleanInterval is the interval at which an unchanged Secret is checked.
 const cleanInterval = 24 * time.Hour
 
-// Run works until ctx ends.
-func (c *TokenCleaner) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *TokenCleaner) Start(g *steps.Group) {
 	types := c.Registry.Builtin()
 	c.secrets, c.accounts = types.Find("", "v1", "secrets"), types.Find("", "v1", "serviceaccounts")
 	c.pods, c.configs = types.Find("", "v1", "pods"), types.Find("", "v1", "configmaps")
@@ -64,7 +65,7 @@ func (c *TokenCleaner) Run(ctx context.Context) {
 			}
 			return cleanInterval, c.clean(ctx, o, obj)
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
 // clean marks a Secret invalid, or deletes it, if it is time to. Days are compared as strings, as they are in labels:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/controllertest"
 	"plinth/object"
 )
 
@@ -80,8 +81,8 @@ func cleaning(t *testing.T, test func(c *cleaned)) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			(&TokenCleaner{Engine: c.Engine, Registry: c.Registry, Logger: slog.New(slog.DiscardHandler),
-				Period: tokenPeriod, PodSecrets: podSecrets}).Run(ctx)
+			controllertest.Run(ctx, (&TokenCleaner{Engine: c.Engine, Registry: c.Registry, Logger: slog.New(slog.DiscardHandler),
+				Period: tokenPeriod, PodSecrets: podSecrets}).Start)
 		}()
 		defer func() { cancel(); <-ended }()
 		test(c)

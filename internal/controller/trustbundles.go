@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -32,8 +33,8 @@ func trustBundleName(certificate []byte) string {
 	return fmt.Sprintf("%s:%x", strings.ReplaceAll(servingSigner, "/", ":"), hash[:12])
 }
 
-// Run works until ctx ends.
-func (c *TrustBundles) Run(ctx context.Context) {
+// Start begins its loops.
+func (c *TrustBundles) Start(g *steps.Group) {
 	const group, resource = "certificates.k8s.io", "clustertrustbundles"
 	bundles := c.Registry.Builtin().Find(group, "v1", resource)
 	if bundles == nil {
@@ -65,7 +66,7 @@ func (c *TrustBundles) Run(ctx context.Context) {
 			rq.User = user
 			return 0, unlessChanged(c.Engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: o.Sidecar.UID}))
 		},
-	}).run(ctx)
+	}).start(g)
 }
 
 func ofServingSigner(o *engine.Object) bool {

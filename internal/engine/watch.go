@@ -64,6 +64,8 @@ type Watch struct {
 	check    watchCheck
 	events   []Event
 	made     int // bytes of the objects of events that were made for this watch alone
+	// forget ends what Ready has begun: to be told of the end of the kind's life. Nil: nothing.
+	forget func() bool
 }
 
 // Watch starts a watch (WATCH-2, WATCH-5). The start depends on the options:
@@ -163,6 +165,69 @@ func (w *Watch) NextUntil(ctx, wait context.Context) ([]Event, error) {
 		w.check.returns()
 	}
 	return w.events, nil
+}
+
+// Ready is Next for a reader that has no goroutine while it waits: if there are no events, it returns none, and wake is
+// called as soon as there may be some, or the watch is over. wake must not wait, may be called with locks held, and has
+// to be harmless when it is called late. ctx is that of the call.
+func (w *Watch) Ready(ctx context.Context, wake func()) ([]Event, error) {
+	w.rest()
+	w.unregister()
+	if invariants.Enabled {
+		w.check.begins()
+	}
+	for w.initial != nil && len(w.events) == 0 && ctx.Err() == nil {
+		if err := w.nextInitial(ctx, ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(w.events) == 0 {
+		if err := w.readyChanges(ctx, wake); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if invariants.Enabled {
+		w.check.returns()
+	}
+	return w.events, nil
+}
+
+// readyChanges turns the records that are there into events, until there is an event, or no record.
+func (w *Watch) readyChanges(ctx context.Context, wake func()) error {
+	life := w.rq.Resource.Stored.Life
+	for len(w.events) == 0 {
+		if life != nil && life.Err() != nil {
+			return ErrOver
+		}
+		records, err := w.cursor.Ready(ctx, wake)
+		if errors.Is(err, store.ErrCompacted) {
+			return tooOld(w.cursor.Revision(), w.cursor.Revision())
+		}
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			if life != nil {
+				w.forget = context.AfterFunc(life, wake)
+			}
+			return nil
+		}
+		if err := w.addAll(ctx, records); err != nil {
+			return err
+		}
+	}
+	return w.present(ctx)
+}
+
+// unregister ends what Ready has begun.
+func (w *Watch) unregister() {
+	if w.forget != nil {
+		w.forget()
+		w.forget = nil
+	}
 }
 
 // nextChanges waits for records and turns them into events, until there is an event or wait has ended.
@@ -403,8 +468,11 @@ func (w *Watch) Revision() int64 {
 // versions, which all readers share.
 func (w *Watch) Made() int { return w.made }
 
-// Close ends the watch and frees its cursor.
-func (w *Watch) Close() { w.cursor.Close() }
+// Close ends the watch and frees its cursor. Who uses Ready calls Close between two calls of it.
+func (w *Watch) Close() {
+	w.unregister()
+	w.cursor.Close()
+}
 
 // Empty is the zero value of the kind, which bookmarks carry (WATCH-4), without the content of metadata.
 func (r *Resource) Empty() object.Value {

@@ -5,48 +5,31 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/controller"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 )
 
-// MaintainDangling keeps the condition Dangling of the FlowSchemas up to date until ctx ends.
-func (o *Objects) MaintainDangling(ctx context.Context) {
-	var work sync.WaitGroup
-	defer work.Wait()
-	changed := make(chan struct{}, 1)
-	for _, resource := range flowControlResources {
-		if of := o.Registry.Builtin().Find(flowControlGroup, "v1", resource); of != nil {
-			work.Go(func() {
-				controller.Follow(ctx, o.Engine, o.Logger, of, func() {
-					select {
-					case changed <- struct{}{}:
-					default: // the loop below has not yet looked
-					}
-				})
-			})
-		}
-	}
+// MaintainDangling begins to keep the condition Dangling of the FlowSchemas up to date.
+func (o *Objects) MaintainDangling(g *steps.Group) {
 	pace := &writePace{}
-	var again <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-again:
-		}
-		again = nil
+	update := g.Loop(func(ctx context.Context, _ *steps.Loop) (again time.Time) {
 		deferred, err := o.updateDangling(ctx, pace)
 		if err != nil && ctx.Err() == nil {
 			o.Logger.Warn("objects of priority and fairness are not up to date", "error", err)
 		}
 		if deferred || err != nil {
-			again = time.After(writeRest + rand.N(writeSpread))
+			again = time.Now().Add(writeRest + rand.N(writeSpread))
+		}
+		return again
+	}, nil)
+	for _, resource := range flowControlResources {
+		if of := o.Registry.Builtin().Find(flowControlGroup, "v1", resource); of != nil {
+			controller.Follow(g, o.Engine, o.Logger, of, update.Wake)
 		}
 	}
 }

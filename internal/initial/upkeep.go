@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"plinth/internal/controller/steps"
 	"plinth/internal/store"
 )
 
@@ -52,25 +53,25 @@ const (
 	upkeepAlways = time.Minute
 )
 
-// KeepUp brings the objects of upkeepTable back until ctx ends.
-func (o *Objects) KeepUp(ctx context.Context) {
+// KeepUp begins to bring the objects of upkeepTable back.
+func (o *Objects) KeepUp(g *steps.Group) {
 	rows := make([]upkeep, len(upkeepTable))
-	ticker := time.NewTicker(upkeepEvery)
-	defer ticker.Stop()
-	for always := time.Now().Add(upkeepAlways); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+	next, always := time.Now().Add(upkeepEvery), time.Now().Add(upkeepAlways)
+	g.Loop(func(ctx context.Context, _ *steps.Loop) time.Time {
+		now := time.Now()
+		if now.Before(next) {
+			return next
 		}
-		due := !time.Now().Before(always)
+		next = now.Add(upkeepEvery)
+		due := !now.Before(always)
 		if due {
-			always = time.Now().Add(upkeepAlways)
+			always = now.Add(upkeepAlways)
 		}
 		for i := range upkeepTable {
 			rows[i].look(ctx, o, &upkeepTable[i], due)
 		}
-	}
+		return next
+	}, nil)
 }
 
 // upkeep is what is known of a row.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 )
 
@@ -50,7 +51,8 @@ func TestWorklists(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := false
 		var busy pace.Busy
-		list := worklist.New(ctx, worklist.Config[int, struct{}]{Name: "c", Observe: w.Observe(),
+		group := steps.NewPool(64).Group(ctx, 64)
+		list := worklist.New(ctx, group, worklist.Config[int, struct{}]{Name: "c", Observe: w.Observe(),
 			Busy: &busy,
 			Do: func(ctx context.Context, n int, _ struct{}) error {
 				select {
@@ -100,7 +102,7 @@ work_duration_seconds_count 6
 		add(10, 16)
 		synctest.Wait()
 		cancel()
-		list.Wait()
+		group.Close()
 		add(20, 30)
 		if got := shownWorklists(t, w); !strings.Contains(got, "adds_total 12\ndepth 0\n") {
 			t.Errorf("when the list has ended:\n%s", got)

@@ -18,6 +18,7 @@ import (
 	"plinth/internal/builtin"
 	"plinth/internal/cel"
 	"plinth/internal/console"
+	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/egress"
 	"plinth/internal/engine"
@@ -77,6 +78,10 @@ type Config struct {
 	// decides whether there is a garbage collector.
 	GarbageCollection bool
 	Controllers       Controllers
+	// Steps runs the steps of the controllers of all planes of a process, StepShare of this plane's at a time. Nil: the
+	// plane has its own pool.
+	Steps     *steps.Pool
+	StepShare int
 	// Issued is told of certificates (builtin.Config), and Unavailable of APIServices that are not available any more.
 	// Nil functions are not called.
 	Issued      func(signer string, honored bool)
@@ -106,6 +111,9 @@ type Config struct {
 	// requests. Nil functions are checks that succeed.
 	Certificate, Serving func(context.Context) error
 }
+
+// StepShare is how many steps of controllers run at a time in a plane that has a process for itself.
+const StepShare = 64
 
 // Begin says which of the objects that every plane has are made, or brought up to date, when a plane begins.
 type Begin int

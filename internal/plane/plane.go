@@ -23,6 +23,7 @@ import (
 	"plinth/internal/cel"
 	"plinth/internal/controller"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/crd"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
@@ -71,6 +72,8 @@ type Plane struct {
 	closing context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
+	// loops are those of the controllers, and upkeep are loops that have something to do only while the plane is used.
+	loops, upkeep *steps.Group
 }
 
 // New makes a plane: it opens the storage, and makes or repairs the objects that every plane has. ctx bounds that. The
@@ -78,6 +81,11 @@ type Plane struct {
 func New(ctx context.Context, c Config) (*Plane, error) {
 	p := &Plane{config: c}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
+	if p.config.Steps == nil {
+		p.config.Steps, p.config.StepShare = steps.NewPool(StepShare), StepShare
+	}
+	p.loops = p.config.Steps.Group(p.closing, p.config.StepShare)
+	p.upkeep = p.config.Steps.Group(p.closing, p.config.StepShare)
 	for _, stage := range []func(context.Context) error{p.openEngine, p.makeObjects, p.openHandler} {
 		if err := stage(ctx); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -206,13 +214,15 @@ func (p *Plane) Run(elect func(lead func(context.Context))) {
 			p.run(func() { p.Fairness.Run(p.closing) })
 		}
 		if p.config.Image == nil {
-			p.run(func() { p.Objects.MaintainDangling(p.closing) })
+			p.Objects.MaintainDangling(p.upkeep)
 		}
 	}
 	if p.config.Image == nil {
-		p.run(func() { p.Objects.KeepUp(p.closing) })
+		p.Objects.KeepUp(p.upkeep)
 	}
-	p.run(func() { p.Storage.Recover(p.closing) })
+	if p.Storage.Recovers() {
+		p.run(func() { p.Storage.Recover(p.closing) })
+	}
 	for _, follow := range p.follow {
 		p.run(func() { follow(p.closing) })
 	}
@@ -236,7 +246,11 @@ func (p *Plane) Authenticate(r *http.Request) (*access.Identity, error) {
 }
 
 // Busy says whether the plane's controllers have something to do at this moment (pace.Busy).
-func (p *Plane) Busy() bool { return p.busy.Tasks() > 0 }
+func (p *Plane) Busy() bool { return p.busy.Tasks() > 0 || p.loops.Busy() || p.upkeep.Busy() }
+
+// Due is when a controller has something to do that waits for a moment, such as the end of an object; zero: none does.
+// The plane has to be open then.
+func (p *Plane) Due() time.Time { return p.loops.Due() }
 
 // Quit ends watches and background work. Other requests may go on until Close.
 func (p *Plane) Quit() { p.quit() }
@@ -244,7 +258,12 @@ func (p *Plane) Quit() { p.quit() }
 // Close ends watches and background work, and closes the storage. No request may be under way that Quit does not end.
 func (p *Plane) Close() error {
 	p.quit()
+	p.loops.Close()
+	p.upkeep.Close()
 	p.work.Wait()
+	if p.Aggregator != nil {
+		p.Aggregator.Wait()
+	}
 	p.Expressions.Close()
 	if p.Engine != nil {
 		p.Engine.Close()

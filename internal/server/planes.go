@@ -11,6 +11,7 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/authz"
 	"plinth/internal/console"
+	"plinth/internal/controller/steps"
 	"plinth/internal/egress"
 	"plinth/internal/fairness"
 	"plinth/internal/plane"
@@ -45,6 +46,14 @@ func (c *Config) planesEgress() (all []netip.Prefix, err error) {
 	return all, nil
 }
 
+// stepsAtOnce is how many steps of the controllers of all planes run at a time, and planeSteps how many of one plane
+// besides the first one. Most steps take a millisecond; those that wait for somebody's webhook take seconds, and a few
+// planes with such webhooks leave enough for the others.
+const (
+	stepsAtOnce = 512
+	planeSteps  = 16
+)
+
 // withPlanes makes the type Plane a part of the first plane.
 func (s *Server) withPlanes(p *plane.Config) {
 	if !s.config.Planes {
@@ -69,6 +78,7 @@ func (s *Server) withPlanes(p *plane.Config) {
 		Seats: p.Limits.Reading + p.Limits.Writing, Places: p.Limits.Places})
 	p.Limits.Share = s.capacity.Share(fairness.ShareConfig{Exempts: true})
 	s.follow = append(s.follow, s.capacity.Run)
+	p.Steps, p.StepShare = steps.NewPool(stepsAtOnce), plane.StepShare
 }
 
 // openPlanes opens the planes besides the first one.
@@ -152,7 +162,7 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 	}
 	c.Limits.Share = s.capacity.Share(fairness.ShareConfig{Weight: int(of.Spec.Weight),
 		Requests: planes.Requests(of.Spec)})
-	c.Webhooks = nil
+	c.Webhooks, c.StepShare = nil, planeSteps
 	return &c, nil
 }
 

@@ -246,6 +246,9 @@ func (s *Storage) sealing() store.Sealing {
 	return s.encryption
 }
 
+// Recovers says whether Recover has something to do.
+func (s *Storage) Recovers() bool { return s.encryption != nil }
+
 // Recover makes objects readable that could not be decrypted, as soon as they can be, and encrypts them with newer
 // keys, until ctx ends.
 func (s *Storage) Recover(ctx context.Context) {

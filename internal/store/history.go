@@ -314,19 +314,30 @@ func (f *feed) fire(r *Record, woken []*group) []*group {
 	return append(woken, f.wakeNow(f.waiting.fire(r, nil))...)
 }
 
-// join returns the group of a prefix and a term, to wait in. The caller holds the state's mu at least for reading, so
+// join returns the group in which a cursor waits. wake is called when the group is woken; nil: nothing is. The caller holds the state's mu at least for reading, so
 // that no record can be added between its look at the records and the join.
-func (f *feed) join(prefix string, t Term) *group {
+func (f *feed) join(c *Cursor, wake func()) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.waiting.join(prefix, t)
+	g := f.waiting.join(c.prefix, c.term)
+	if wake != nil {
+		if g.calls == nil {
+			g.calls = map[*Cursor]func(){}
+		}
+		g.calls[c] = wake
+	}
+	return g
 }
 
-// leave removes one waiter from a group that was not woken.
-func (f *feed) leave(prefix string, t Term, g *group) {
+// leave removes a cursor from a group, and returns false if the group was woken.
+func (f *feed) leave(c *Cursor, g *group) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting.leave(prefix, t, g)
+	if !f.waiting.leave(c.prefix, c.term, g) {
+		return false
+	}
+	delete(g.calls, c)
+	return true
 }
 
 // queue is a ring buffer that grows and shrinks, oldest first. An index into it is taken modulo the length of the

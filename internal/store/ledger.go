@@ -57,9 +57,9 @@ var nothing = &Charge{}
 // A charge that has an end (Until) is counted in full until the first judgement after that time.
 type ledgers struct {
 	of map[string]*ledger // by namespace
-	// changes counts the changes of ledgers, and changed receives after one; it has the capacity 1.
+	// changes counts the changes of ledgers, and changed is called after one; nil: nobody waits for that.
 	changes int64
-	changed chan struct{}
+	changed *func()
 }
 
 // ledger is the rules and the sums of one namespace.
@@ -258,7 +258,7 @@ func (s *State) recordRule(namespace string, l *ledger, k Key, now *Version, rev
 		l.rules[k.Name] = now
 	} else if delete(l.rules, k.Name); len(l.rules) == 0 {
 		delete(s.ledgers.of, namespace)
-		notify(s.ledgers.changed)
+		s.ledgers.tell()
 		return true
 	}
 	s.ledgers.touch(l)
@@ -271,11 +271,18 @@ func (s *State) recordRule(namespace string, l *ledger, k Key, now *Version, rev
 	return false
 }
 
+// tell calls who waits for changes. The caller holds the state's mu.
+func (l *ledgers) tell() {
+	if l.changed != nil {
+		(*l.changed)()
+	}
+}
+
 // touch notes that a ledger has changed.
 func (all *ledgers) touch(l *ledger) {
 	all.changes++
 	l.changed = all.changes
-	notify(all.changed)
+	all.tell()
 }
 
 // list makes the list of the rules of a ledger.
@@ -424,8 +431,20 @@ func (s *State) checkLedgers() {
 	}
 }
 
-// LedgersChanged receives after sums or rules have changed. It is for one receiver.
-func (s *State) LedgersChanged() <-chan struct{} { return s.ledgers.changed }
+// LedgersChanged has changed called after sums or rules have changed, with locks held, until stop is called. It is for
+// one receiver: the last one.
+func (s *State) LedgersChanged(changed func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledgers.changed = &changed
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ledgers.changed == &changed {
+			s.ledgers.changed = nil
+		}
+	}
+}
 
 // Limited returns the namespaces with rules whose sums or rules have changed since an earlier call returned this number
 // of changes (0: all), or whose sums nobody has asked for yet. next is when the first charge ends that is counted in

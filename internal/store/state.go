@@ -166,7 +166,6 @@ func newState(c *Config, w *window, p *packer, log Replayer, plane string, of co
 		window:  w,
 		packer:  p,
 		content: of,
-		ledgers: ledgers{changed: make(chan struct{}, 1)},
 		unread:  make(chan struct{}, 1),
 		history: history{
 			maxMemory:    c.MemoryHistoryBytes,
@@ -256,7 +255,7 @@ type wakeups struct {
 
 func (w *wakeups) wake() {
 	for _, g := range w.groups {
-		close(g.wake)
+		g.call()
 	}
 	if w.arrived != nil {
 		close(w.arrived)

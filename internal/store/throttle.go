@@ -77,7 +77,7 @@ func (f *feed) wakePending() {
 	f.throttle.until = time.Now().Add(f.throttle.pause(due))
 	f.mu.Unlock()
 	for _, g := range due {
-		close(g.wake)
+		g.call()
 	}
 }
 

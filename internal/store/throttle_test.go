@@ -32,7 +32,7 @@ func newPacedFeed(processors int) pacedFeed {
 func (f pacedFeed) wait(n int) *group {
 	var g *group
 	for range n {
-		g = f.join("", Term{})
+		g = f.join(&Cursor{}, nil)
 	}
 	return g
 }

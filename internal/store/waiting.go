@@ -44,15 +44,25 @@ func (r *Record) concerns(prefix string, t Term) bool {
 	return strings.HasPrefix(r.Key.Name, prefix) && (t == Term{} || r.New.has(t) || r.Old.has(t))
 }
 
-// group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes them all.
+// group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes those that wait
+// in Next; those of Ready are called, one after another.
 //
 // A group is in the index of a feed until a record removes it, and never returns to it. Cursors that wait again after
-// that make a new one. The feed's mu guards waiters; first is written under it before wake is closed, and may be read
-// after that without a lock, or before with the state's mu held.
+// that make a new one. The feed's mu guards waiters, and calls while the group is in the index; first is written under it
+// before wake is closed, and may be read after that without a lock, or before with the state's mu held.
 type group struct {
 	wake    chan struct{}
 	waiters int   // > 0 while the group is in the index
 	first   int64 // revision of the record that removed it; 0 before. Written before wake is closed.
+	calls   map[*Cursor]func()
+}
+
+// call wakes the waiters of a group that is not in the index any more. No lock is held.
+func (g *group) call() {
+	close(g.wake)
+	for _, wake := range g.calls {
+		wake()
+	}
 }
 
 // groupsByPrefix is the groups of one term.
@@ -258,20 +268,21 @@ func (w *waiting) join(prefix string, t Term) *group {
 	return g
 }
 
-// leave removes one waiter from a group that was not woken when the caller checked. The group may have been removed
-// from the index since, and another one may be in its place.
-func (w *waiting) leave(prefix string, t Term, g *group) {
-	if g.waiters--; g.waiters > 0 {
-		return
-	}
+// leave removes one waiter from a group. It returns false if the group is not in the index any more: it was woken, and
+// another one may be in its place.
+func (w *waiting) leave(prefix string, t Term, g *group) bool {
 	about, p := t.attribute(), w.any
 	if t != (Term{}) {
 		p = w.terms[about][t.Value]
 	}
 	if p[prefix] != g {
-		return
+		return false
+	}
+	if g.waiters--; g.waiters > 0 {
+		return true
 	}
 	if delete(p, prefix); t != (Term{}) {
 		w.dropEmpty(about, t.Value, p)
 	}
+	return true
 }

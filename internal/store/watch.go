@@ -46,6 +46,7 @@ type Cursor struct {
 	term   Term
 	after  int64
 	passed int       // records of after+1 that were passed
+	joined *group    // since a call of Ready that found no records
 	buffer []*Record // the last batch
 	closed atomic.Bool
 }
@@ -106,7 +107,7 @@ func (s *State) cursor(ctx context.Context, f *feed, prefix string, t Term, afte
 // ErrCompacted when the history no longer reaches back to the cursor, ErrClosed, or the error of ctx.
 func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	for {
-		records, g, err := c.read(ctx, true)
+		records, g, err := c.read(ctx, true, nil)
 		if len(records) > 0 || err != nil {
 			return records, err
 		}
@@ -131,10 +132,38 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 // Poll is Next without waiting: it returns no records instead.
 func (c *Cursor) Poll() ([]*Record, error) {
 	for {
-		records, g, err := c.read(context.Background(), false)
+		records, g, err := c.read(context.Background(), false, nil)
 		if len(records) > 0 || err != nil || g == wouldWait {
 			return records, err
 		}
+	}
+}
+
+// Ready is Next for a reader that has no goroutine while it waits: if there are no records, it returns none, and wake is
+// called once, as soon as there may be some, or the cursor has failed. wake must not wait; a call that is late, after
+// the next call of Ready or after Close, has to be harmless. ctx is that of the call.
+func (c *Cursor) Ready(ctx context.Context, wake func()) ([]*Record, error) {
+	c.rejoin()
+	for {
+		records, g, err := c.read(ctx, true, wake)
+		if len(records) > 0 || err != nil {
+			return records, err
+		}
+		if g != nil {
+			c.joined = g
+			return nil, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// rejoin ends the wait that the last call of Ready has begun.
+func (c *Cursor) rejoin() {
+	if c.joined != nil {
+		c.leave(c.joined)
+		c.joined = nil
 	}
 }
 
@@ -151,9 +180,10 @@ func (c *Cursor) Revision() int64 { return c.after }
 func (c *Cursor) Within() bool { return c.passed > 0 }
 
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
-// context.
+// context. Who uses Ready calls Close between two calls of it.
 func (c *Cursor) Close() {
 	if !c.closed.Swap(true) {
+		c.rejoin()
 		c.state.cursors.Add(-1)
 	}
 }
@@ -164,7 +194,7 @@ func (c *Cursor) Close() {
 //
 // The group is joined under the same hold of the state's mu that found the end of the history. Otherwise a record could
 // be added between the two, and the cursor would miss its wake-up.
-func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error) {
+func (c *Cursor) read(ctx context.Context, join bool, wake func()) ([]*Record, *group, error) {
 	before := c.after
 	clear(c.buffer) // a cursor that waits keeps no records in memory
 	c.buffer = c.buffer[:0]
@@ -205,7 +235,7 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 	if !join {
 		return nil, wouldWait, nil
 	}
-	return nil, c.feed.join(c.prefix, c.term), nil
+	return nil, c.feed.join(c, wake), nil
 }
 
 // check fails unless the last step did not go back, and the batch is within the range of that step.
@@ -336,18 +366,20 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	return err
 }
 
-// leave ends a wait that ctx cut short. Without it the group of a closed watcher, and its memory, would stay in the
-// index until a record arrives that concerns it.
+// leave ends a wait before the group was woken, or after it. Without it the group of a closed watcher, and its memory,
+// would stay in the index until a record arrives that concerns it.
 func (c *Cursor) leave(g *group) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	// If the group was removed while ctx ended, no record before the one that removed it concerned the cursor, and that
-	// record will be read again. Otherwise no record up to the newest revision did.
-	if g.first > 0 {
+	switch {
+	case g.first > 0:
+		// The group was removed: no record before the one that removed it concerned the cursor, and that record will be
+		// read again.
 		c.after = max(c.after, g.first-1)
-		return
+	case c.feed.leave(c, g):
+		// No record up to the newest revision concerned it.
+		c.after = max(c.after, s.revision)
 	}
-	c.after = max(c.after, s.revision)
-	c.feed.leave(c.prefix, c.term, g)
+	// Otherwise all were woken (wakeAll). The cursor stays where it is, so that it notices what it has missed.
 }

@@ -2,6 +2,7 @@
 package controllertest
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
@@ -128,4 +130,10 @@ func (b *Bench) Eventually(what string, is func() bool) {
 			b.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// Run runs the loops of a controller until ctx ends.
+func Run(ctx context.Context, start func(*steps.Group)) {
+	const most = 64
+	steps.NewPool(most).Run(ctx, most, start)
 }

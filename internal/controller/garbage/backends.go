@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -15,6 +16,7 @@ import (
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -48,7 +50,7 @@ type backends struct {
 	// orphaned. held is set if there was such an object, so that it has to be examined again.
 	listed, held bool
 
-	progress chan struct{} // receives when a type is listed, or its list has failed
+	progress *steps.Loop   // is woken when a type is listed, or its list has failed
 	pace     *rate.Limiter // of writes to backends
 }
 
@@ -66,7 +68,7 @@ const (
 
 func newBackends() backends {
 	return backends{types: map[aggregation.Resource]*backendType{}, dependents: map[string]map[*backendObject]bool{},
-		progress: make(chan struct{}, 1), pace: pace.New()}
+		pace: pace.New()}
 }
 
 // backendType is one resource of a backend.
@@ -179,27 +181,28 @@ func (e *askError) Error() string { return "a backend has to be asked for " + e.
 // errDoubted means that a request about an object has failed while the watch of its type has not.
 var errDoubted = errors.New("a request has failed")
 
-// followBackends follows the types of backends until ctx ends.
-func (c *collector) followBackends(ctx context.Context) {
-	var work sync.WaitGroup
-	defer work.Wait()
-	late := time.NewTimer(firstTimeout)
-	defer late.Stop()
-	found := c.Aggregator.Inventory()
-	c.adjust(ctx, found, &work)
-	for timeout := false; ; {
-		c.complete(timeout || !found.Awaited && c.allTried())
-		select {
-		case <-ctx.Done():
-			return
-		case <-found.Changed:
-			found = c.Aggregator.Inventory()
-			c.adjust(ctx, found, &work)
-		case <-c.backends.progress:
-		case <-late.C:
-			timeout = true
-		}
+// backendsLoop follows the types of backends.
+type backendsLoop struct {
+	*collector
+	late    time.Time // when it is not waited any longer for the first lists
+	found   aggregation.Inventory
+	current atomic.Bool // found is
+	work    sync.WaitGroup
+}
+
+func (f *backendsLoop) step(ctx context.Context, l *steps.Loop) (next time.Time) {
+	f.backends.progress = l // of the types that begin here
+	if !f.current.Swap(true) {
+		f.found = f.Aggregator.Inventory(func() {
+			f.current.Store(false)
+			l.Wake()
+		})
+		f.adjust(ctx, f.found, &f.work)
 	}
+	if f.complete(!time.Now().Before(f.late) || !f.found.Awaited && f.allTried()) {
+		return next
+	}
+	return f.late
 }
 
 // adjust starts to follow new types, and forgets those that are gone. Types of a group version that says nothing at the
@@ -269,22 +272,22 @@ func (c *collector) allTried() bool {
 	return true
 }
 
-// complete notes that the collector knows the dependents of all objects.
-func (c *collector) complete(now bool) {
+// complete notes that the collector knows the dependents of all objects, and says whether it does.
+func (c *collector) complete(now bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !now || c.backends.listed {
-		return
+	if now && !c.backends.listed {
+		c.backends.listed = true
+		if c.backends.held {
+			c.renewal.again()
+		}
 	}
-	c.backends.listed = true
-	if c.backends.held {
-		c.renewal.again()
-	}
+	return c.backends.listed
 }
 
 // run follows the type until ctx ends.
 func (t *backendType) run(ctx context.Context) {
-	defer t.work.Wait()
+	defer t.work.Close()
 	for failed, said := 0, false; ctx.Err() == nil; {
 		began := time.Now()
 		err := t.follow(ctx)
@@ -294,7 +297,7 @@ func (t *backendType) run(ctx context.Context) {
 		t.mu.Lock()
 		t.synced, t.tried = false, true
 		t.mu.Unlock()
-		signal(t.backends.progress)
+		t.backends.progress.Wake()
 		if time.Since(began) > steadyTime {
 			failed, said = 0, false
 		}
@@ -426,7 +429,7 @@ func (t *backendType) sync(ctx context.Context, listed map[string]*backendObject
 	if again {
 		t.renewal.again()
 	}
-	signal(t.backends.progress)
+	t.backends.progress.Wake()
 }
 
 // remembered returns an object as it is remembered; nil if it need not be.
@@ -747,22 +750,23 @@ func (t *backendType) patch(ctx context.Context, o *taskObject, body object.Valu
 // The problem: it may be asked for by a backend that fails again and again, and to examine all objects takes time that
 // others need. So there is at least renewalRest times as long a time between two of them as the last one took.
 type renewal struct {
-	mu     sync.Mutex
-	cancel context.CancelFunc // of the present look at the changes
-	began  time.Time
-	took   time.Duration
-	asked  bool
+	mu    sync.Mutex
+	wake  func()
+	due   bool
+	timer *time.Timer // sets due; nil: it does not run
+	began time.Time
+	took  time.Duration
+	asked bool
 }
 
 const renewalRest = 20
 
-// begin is called before all objects are examined. The context ends when they are to be examined again.
-func (r *renewal) begin(ctx context.Context) (until context.Context, ended func()) {
+// begin is called before all objects are examined. wake is called when they are to be examined again.
+func (r *renewal) begin(wake func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until, r.cancel = context.WithCancel(ctx)
+	r.wake, r.due = wake, false
 	r.began, r.took, r.asked = time.Now(), 0, false
-	return until, r.cancel
 }
 
 // examined is called when all objects are examined.
@@ -788,8 +792,33 @@ func (r *renewal) again() {
 	}
 }
 
-// later ends the look at the changes when enough time has passed. The caller holds mu.
+// later makes it due when enough time has passed. The caller holds mu.
 func (r *renewal) later() {
-	cancel := r.cancel
-	time.AfterFunc(max(0, time.Until(r.began.Add(r.took*(renewalRest+1)))), cancel)
+	var timer *time.Timer
+	timer = time.AfterFunc(max(0, time.Until(r.began.Add(r.took*(renewalRest+1)))), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.timer == timer {
+			r.due = true
+			r.wake()
+		}
+	})
+	r.timer = timer
+}
+
+// isDue says whether all objects are to be examined again.
+func (r *renewal) isDue() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due
+}
+
+// stop is called when the changes are not followed any more.
+func (r *renewal) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
 }

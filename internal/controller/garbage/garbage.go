@@ -52,6 +52,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/aggregation"
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -103,9 +104,15 @@ const (
 // collector is the state of one run of a Controller.
 type collector struct {
 	*Controller
-	user access.User
-	work *worklist.List[task, notes]
-	pace *rate.Limiter // of its writes
+	user  access.User
+	group *steps.Group
+	work  *worklist.List[task, notes]
+	pace  *rate.Limiter // of its writes
+
+	// The following are of the loop of step. changes is nil if all objects are to be examined.
+	changes *engine.Changes
+	types   *engine.Types
+	first   bool // the next look at all objects is the first one
 
 	mu sync.Mutex
 	// waiting are the objects that wait for their dependents, by UID:
@@ -143,37 +150,30 @@ const (
 	restAfterFailure = 100 * time.Millisecond
 )
 
-// Run works until ctx ends.
-func (g *Controller) Run(ctx context.Context) { g.collector(ctx).run(ctx) }
+// Start begins its loops.
+func (g *Controller) Start(group *steps.Group) { g.collector(group).start() }
 
-func (c *collector) run(ctx context.Context) {
-	defer c.work.Wait()
-	var following sync.WaitGroup
-	defer following.Wait()
+func (c *collector) start() {
 	if c.Aggregator != nil {
-		found := c.Aggregator.Inventory()
+		found := c.Aggregator.Inventory(nil)
 		c.backends.listed = len(found.Silent)+len(found.Resources) == 0
-		following.Go(func() { c.followBackends(ctx) })
+		f := &backendsLoop{collector: c, late: time.Now().Add(firstTimeout)}
+		c.group.Loop(f.step, f.work.Wait)
 	}
-	for first := true; ctx.Err() == nil; first = false {
-		if err := c.follow(ctx, first); err != nil && ctx.Err() == nil {
-			c.Logger.Warn("following all objects failed, trying again", "error", err)
-			pace.Pause(ctx, restAfterFailure)
-		}
-	}
+	c.group.Loop(c.step, c.end)
 }
 
-func (g *Controller) collector(ctx context.Context) *collector {
+func (g *Controller) collector(group *steps.Group) *collector {
 	c := &collector{
-		Controller: g, user: access.ControllerAccount("generic-garbage-collector"), pace: pace.New(),
-		waiting: map[string]*waiter{}, missing: map[ownerType]bool{}, backends: newBackends(),
+		Controller: g, user: access.ControllerAccount("generic-garbage-collector"), pace: pace.New(), group: group,
+		waiting: map[string]*waiter{}, missing: map[ownerType]bool{}, backends: newBackends(), first: true,
 	}
 	c.backends.listed = g.Aggregator == nil
 	if g.Now == nil {
 		g.Now = time.Now
 	}
 	c.told.now = g.Now
-	c.work = c.newWorklist(ctx, c.do)
+	c.work = c.newWorklist(group.Context(), c.do)
 	return c
 }
 
@@ -181,56 +181,87 @@ func (g *Controller) collector(ctx context.Context) *collector {
 func (c *collector) newWorklist(
 	ctx context.Context, do func(context.Context, task, notes) error,
 ) *worklist.List[task, notes] {
-	return worklist.New(ctx, worklist.Config[task, notes]{Do: do, Join: notes.and, Busy: c.Busy, Name: component,
-		Observe: c.Observe,
+	return worklist.New(ctx, c.group, worklist.Config[task, notes]{Do: do, Join: notes.and, Busy: c.Busy,
+		Name: component, Observe: c.Observe,
 		Failed: func(t task, err error) {
 			c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
 		}})
 }
 
-// follow examines all objects, and then follows the changes, until all have to be examined again.
-func (c *collector) follow(ctx context.Context, first bool) error {
-	types := c.Registry.Now()
+// step examines all objects, and then follows the changes, until all have to be examined again.
+func (c *collector) step(ctx context.Context, l *steps.Loop) (next time.Time) {
+	if c.changes == nil {
+		if err := c.begin(ctx, l); err != nil {
+			return c.failed(ctx, err)
+		}
+	}
+	if c.renewal.isDue() {
+		c.end()
+		return time.Now()
+	}
+	records, err := c.changes.Ready(ctx, l.Wake)
+	if err != nil {
+		c.end()
+		return c.failed(ctx, err)
+	}
+	for _, record := range records {
+		if record.New == nil {
+			c.gone(record.Old)
+		} else {
+			c.changed(ctx, record.Old, record.New, true)
+		}
+		c.followed.Store(record.Revision)
+	}
+	again := c.lost
+	if now := c.Registry.Now(); now != c.types {
+		c.types = now
+		again = again || c.served(now)
+	}
+	if again {
+		c.end()
+	}
+	if again || len(records) > 0 {
+		return time.Now()
+	}
+	return next
+}
+
+// failed returns when to try again.
+func (c *collector) failed(ctx context.Context, err error) time.Time {
+	if ctx.Err() == nil {
+		c.Logger.Warn("following all objects failed, trying again", "error", err)
+	}
+	return time.Now().Add(restAfterFailure)
+}
+
+// begin examines all objects.
+func (c *collector) begin(ctx context.Context, l *steps.Loop) error {
+	first := c.first
+	c.first = false
+	c.types = c.Registry.Now()
 	c.mu.Lock()
 	clear(c.missing)
 	c.missingMore, c.lost = false, false
 	maps.DeleteFunc(c.waiting, func(_ string, w *waiter) bool { return w.of == nil })
 	c.mu.Unlock()
-	until, ended := c.renewal.begin(ctx)
-	defer ended()
+	c.renewal.begin(l.Wake)
 	changes, err := c.Engine.Changes(ctx, func(o *engine.Object) { c.changed(ctx, nil, o, first) })
 	if err != nil {
 		return err
 	}
-	defer changes.Close()
+	c.changes = changes
 	c.followed.Store(changes.Revision())
 	c.reviewBackends(ctx)
 	c.renewal.examined()
-	for {
-		records, err := changes.Next(until)
-		if until.Err() != nil && ctx.Err() == nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, record := range records {
-			if record.New == nil {
-				c.gone(record.Old)
-			} else {
-				c.changed(ctx, record.Old, record.New, true)
-			}
-			c.followed.Store(record.Revision)
-		}
-		if now := c.Registry.Now(); now != types {
-			types = now
-			if c.served(types) {
-				return nil
-			}
-		}
-		if c.lost {
-			return nil
-		}
+	return nil
+}
+
+// end ends to follow the changes.
+func (c *collector) end() {
+	c.renewal.stop()
+	if c.changes != nil {
+		c.changes.Close()
+		c.changes = nil
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/controller/controllertest"
+	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
 	"plinth/internal/scenario"
 	"plinth/internal/store"
@@ -53,7 +54,8 @@ func (y *garbageBench) collect() {
 	y.Helper()
 	ctx, cancel := context.WithCancel(y.Context())
 	g := &Controller{Engine: y.Engine, Registry: y.Registry, Logger: slog.New(slog.DiscardHandler)}
-	c := g.collector(ctx)
+	group := steps.NewPool(64).Group(ctx, 64)
+	c := g.collector(group)
 	do := c.work.Do
 	c.work.Do = func(ctx context.Context, t task, n notes) error {
 		if y.late != nil && y.late(t) {
@@ -64,12 +66,8 @@ func (y *garbageBench) collect() {
 		}
 		return do(ctx, t, n)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.run(ctx)
-	}()
-	y.running, y.stop = c, sync.OnceFunc(func() { cancel(); <-ended })
+	c.start()
+	y.running, y.stop = c, sync.OnceFunc(func() { cancel(); group.Close() })
 	y.Cleanup(y.stop)
 }
 

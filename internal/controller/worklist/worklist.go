@@ -2,26 +2,52 @@
 package worklist
 
 import (
+	"container/heap"
 	"context"
 	"sync"
 	"time"
 
 	"plinth/internal/controller/pace"
+	"plinth/internal/controller/steps"
 )
 
 // List is a queue of tasks without duplicates: a task that is added again before it is executed is executed once, and
-// one that is added while it is being executed is executed again. An empty list has no goroutine: workers end when
-// there is no work. Notes are the facts that were known when a task was added.
+// one that is added while it is being executed is executed again. Tasks are executed as steps of a group. Notes are the
+// facts that were known when a task was added.
 type List[Task comparable, Notes any] struct {
 	Config[Task, Notes]
 
-	ctx     context.Context
-	mu      sync.Mutex
-	items   map[Task]*item[Task, Notes]
-	ready   []*item[Task, Notes] // items in state queued, oldest first
-	running int
-	closed  bool // by Wait
-	work    sync.WaitGroup
+	ctx   context.Context
+	group *steps.Group
+	loop  *steps.Loop // ends the rests of failed tasks, and the list
+
+	mu        sync.Mutex
+	items     map[Task]*item[Task, Notes]
+	ready     []*item[Task, Notes] // items in state queued, oldest first
+	rests     rests[Task, Notes]
+	running   int // steps that execute tasks, or will
+	executing int
+	closed    bool
+	idle      chan struct{} // closed when no task is being executed; nil: nobody waits for that
+}
+
+// rest is when an item is executed again that has failed; it is out of date if the item has another rest, or none.
+type rest[Task comparable, Notes any] struct {
+	of *item[Task, Notes]
+	at time.Time
+}
+
+// rests is a heap, by time.
+type rests[Task comparable, Notes any] []rest[Task, Notes]
+
+func (r rests[Task, Notes]) Len() int           { return len(r) }
+func (r rests[Task, Notes]) Less(i, j int) bool { return r[i].at.Before(r[j].at) }
+func (r rests[Task, Notes]) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *rests[Task, Notes]) Push(x any)        { *r = append(*r, x.(rest[Task, Notes])) }
+func (r *rests[Task, Notes]) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
 }
 
 // Config is what a list does with its tasks.
@@ -55,6 +81,7 @@ type item[Task comparable, Notes any] struct {
 	state    state
 	again    bool      // added while it was executed
 	since    time.Time // of being queued; only for Observe
+	rested   time.Time // the end of its rest
 	failures int       // in a row
 	last     string
 }
@@ -77,9 +104,12 @@ const (
 	minRest, maxRest = 10 * time.Millisecond, time.Minute
 )
 
-// New returns an empty list, whose tasks are executed until ctx ends.
-func New[Task comparable, Notes any](ctx context.Context, c Config[Task, Notes]) *List[Task, Notes] {
-	return &List[Task, Notes]{Config: c, ctx: ctx, items: map[Task]*item[Task, Notes]{}}
+// New returns an empty list, whose tasks are executed by a group until ctx ends, which is that of the group or ends
+// earlier. The list is closed with the group.
+func New[Task comparable, Notes any](ctx context.Context, g *steps.Group, c Config[Task, Notes]) *List[Task, Notes] {
+	l := &List[Task, Notes]{Config: c, ctx: ctx, group: g, items: map[Task]*item[Task, Notes]{}}
+	l.loop = g.Loop(l.endRests, l.giveUp)
+	return l
 }
 
 // Add puts a task on the list.
@@ -125,15 +155,15 @@ func (l *List[Task, Notes]) queue(i *item[Task, Notes]) {
 	l.ready = append(l.ready, i)
 	if l.running < AtOnce && l.ctx.Err() == nil {
 		l.running++
-		l.work.Go(l.run)
+		l.group.Do(l.run)
 	}
 }
 
-// run executes tasks until none is ready.
+// run executes a task, and is run again if more are ready: other steps may be first.
 func (l *List[Task, Notes]) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.ready) > 0 && l.ctx.Err() == nil {
+	if len(l.ready) > 0 && l.ctx.Err() == nil {
 		i := l.ready[0]
 		l.ready[0] = nil
 		l.ready = l.ready[1:] // append drops what is before it when it needs more room
@@ -145,12 +175,21 @@ func (l *List[Task, Notes]) run() {
 		if l.Observe.Began != nil {
 			ended = l.Observe.Began(l.Name, time.Since(i.since))
 		}
+		l.executing++
 		l.mu.Unlock()
 		err := l.Do(l.ctx, i.task, known)
 		ended()
 		l.mu.Lock()
 		l.done(i, known, err)
 		l.Busy.Add(-1)
+		if l.executing--; l.executing == 0 && l.idle != nil {
+			close(l.idle)
+			l.idle = nil
+		}
+	}
+	if len(l.ready) > 0 && l.ctx.Err() == nil {
+		l.group.Do(l.run)
+		return
 	}
 	if len(l.ready) == 0 {
 		l.ready = nil
@@ -177,19 +216,32 @@ func (l *List[Task, Notes]) done(i *item[Task, Notes], known Notes, err error) {
 		i.last = text
 		l.Failed(i.task, err)
 	}
-	rest := min(maxRest, minRest<<min(i.failures, 20))
+	i.rested = time.Now().Add(min(maxRest, minRest<<min(i.failures, 20)))
 	i.failures++
 	i.state = resting
 	if l.Observe.Retried != nil {
 		l.Observe.Retried(l.Name)
 	}
-	time.AfterFunc(rest, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if i.state == resting && !l.closed {
-			l.queue(i)
+	heap.Push(&l.rests, rest[Task, Notes]{i, i.rested})
+	l.loop.Wake()
+}
+
+// endRests queues the items whose rest is over, and returns when that of the next one is.
+func (l *List[Task, Notes]) endRests(context.Context, *steps.Loop) (next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.rests) > 0 && !l.closed {
+		first := l.rests[0]
+		current := first.of.state == resting && first.of.rested.Equal(first.at)
+		if current && first.at.After(time.Now()) {
+			return first.at
 		}
-	})
+		heap.Pop(&l.rests)
+		if current {
+			l.queue(first.of)
+		}
+	}
+	return next
 }
 
 // Len is the number of tasks that are not done, with those that are executed again after a rest.
@@ -199,10 +251,23 @@ func (l *List[Task, Notes]) Len() int {
 	return len(l.items)
 }
 
-// Wait waits for the tasks that are being executed, and gives the others up. It is called when the context of the list
-// has ended.
-func (l *List[Task, Notes]) Wait() {
-	l.work.Wait()
+// Close waits for the tasks that are being executed, and gives the others up. It is called when the context of the list
+// has ended, if that is earlier than the group is closed.
+func (l *List[Task, Notes]) Close() {
+	l.loop.Stop()
+	l.mu.Lock()
+	if l.executing > 0 && l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+}
+
+// giveUp gives up the tasks that are ready.
+func (l *List[Task, Notes]) giveUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true

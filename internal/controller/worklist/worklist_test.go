@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"plinth/internal/controller/steps"
 )
 
 // A list that is never empty keeps no room for the tasks that were executed.
@@ -16,7 +18,9 @@ func TestListForgetsWhatIsDone(t *testing.T) {
 	var added, most atomic.Int64
 	var done sync.WaitGroup
 	done.Add(tasks)
-	l = New(t.Context(), Config[int64, struct{}]{Do: func(context.Context, int64, struct{}) error {
+	group := steps.NewPool(64).Group(t.Context(), 64)
+	defer group.Close()
+	l = New(t.Context(), group, Config[int64, struct{}]{Do: func(context.Context, int64, struct{}) error {
 		defer done.Done()
 		if n := added.Add(1); n <= tasks {
 			l.Add(n, struct{}{})
