@@ -455,3 +455,60 @@ func BenchmarkPlaneGet(b *testing.B) {
 		})
 	}
 }
+
+// Planes that are open have no goroutines while nobody uses them and their controllers have nothing to do. What is to be
+// done is done all the same: a namespace is emptied, garbage is collected, quota is counted, in each of them.
+//
+// SPEC: BEY-11
+func TestOpenPlanesHaveNoGoroutines(t *testing.T) {
+	const planes = 30
+	s := startPlanes(t, func(c *Config) { c.planeIdle = time.Hour })
+	goroutines := func(most int) {
+		t.Helper()
+		within(t, fmt.Sprint("there are at most ", most, " goroutines"), func() bool { return runtime.NumGoroutine() <= most })
+	}
+	s.create("first", "")
+	s.want(200, "first", http.MethodGet, planeMaps, "")
+	before := runtime.NumGoroutine()
+	for i := range planes {
+		name := fmt.Sprint("p", i)
+		s.create(name, "")
+		s.want(201, name, http.MethodPost, "/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
+		s.want(201, name, http.MethodPost, "/api/v1/namespaces/ends/configmaps", mapOf("own", "1"))
+		owner := s.want(201, name, http.MethodPost, planeMaps, mapOf("owner", "1")).At("metadata", "uid").Str()
+		s.want(201, name, http.MethodPost, planeMaps, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owned,
+ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %q}]}}`, owner))
+		s.want(201, name, http.MethodPost, "/api/v1/namespaces/default/resourcequotas",
+			`{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {count/secrets: "3"}}}`)
+		s.want(201, name, http.MethodPost, "/api/v1/namespaces/default/secrets",
+			`{apiVersion: v1, kind: Secret, metadata: {name: s}}`)
+	}
+	goroutines(before + planes/3)
+	for i := range planes {
+		name := fmt.Sprint("p", i)
+		s.want(200, name, http.MethodDelete, "/api/v1/namespaces/ends", "")
+		s.want(200, name, http.MethodDelete, planeMaps+"/owner", "")
+	}
+	for i := range planes {
+		of, err := s.plane.Store.Plane(s.want(200, "", http.MethodGet, fmt.Sprint(planesPath, "/p", i), "").
+			At("metadata", "uid").Str())
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(resource, name string) bool {
+			_, found := of.Get(store.Key{Resource: resource, Name: name})
+			return found
+		}
+		within(t, "the namespace and the garbage are gone", func() bool {
+			return !has("/namespaces", "ends") && !has("/configmaps", "default/owned")
+		})
+		within(t, "the quota is counted", func() bool {
+			v, _ := of.Get(store.Key{Resource: "/resourcequotas", Name: "default/q"})
+			return strings.Contains(string(v.Data()), `"used":{"count/secrets":"1"}`)
+		})
+	}
+	if n := s.open(); n != planes+1 {
+		t.Errorf("%d planes are open", n)
+	}
+	goroutines(before + planes/3)
+}

@@ -76,6 +76,7 @@ func Run(t *testing.T, b Implementation) {
 		{"WatchManyWriters", testWatchManyWriters},
 		{"WatchTermsManyWriters", testWatchTermsManyWriters},
 		{"WatchQuiet", testWatchQuiet},
+		{"WatchReady", testWatchReady},
 		{"WatchSlow", testWatchSlow},
 		{"WatchLeavesNothing", testWatchLeavesNothing},
 		{"WatchReopen", testWatchReopen},

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,6 +325,60 @@ func testWatchManyWriters(t *testing.T, b Implementation) {
 		})
 	}
 	wait.Wait()
+}
+
+// testWatchReady: a reader without a goroutine is called once when there is a record for it, and not for others; one
+// that is closed is not counted as waiting any more; one that has missed changes, or whose store ends, is called, too.
+//
+// SPEC: WATCH-4, BEY-11
+func testWatchReady(t *testing.T, b Implementation) {
+	x := newStore(t, b, nil)
+	c := x.watch("/pods", "a/", x.Revision())
+	var calls atomic.Int64
+	ready := func(c *store.Cursor, want int) {
+		t.Helper()
+		got, err := c.Ready(t.Context(), func() { calls.Add(1) })
+		if err != nil || len(got) != want {
+			t.Fatalf("%d records are ready, want %d: %v", len(got), want, err)
+		}
+	}
+	called := func(want int64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d calls", want), func() bool { return calls.Load() >= want })
+		if n := calls.Load(); n != want {
+			t.Fatalf("there were %d calls, want %d", n, want)
+		}
+	}
+	ready(c, 0)
+	ready(c, 0) // does not wait twice
+	if n := x.Stats().Waiting; n != 1 {
+		t.Fatalf("%d cursors wait", n)
+	}
+	x.put(pod("b/1"), "x")
+	called(0)
+	x.put(pod("a/1"), "x")
+	x.put(pod("a/2"), "x")
+	called(1)
+	ready(c, 2)
+	ready(c, 0)
+	if c.Revision() != x.Revision() {
+		t.Errorf("the cursor is at %d, the store at %d", c.Revision(), x.Revision())
+	}
+	other := x.watch("/pods", "a/", x.Revision())
+	ready(other, 0)
+	c.Close()
+	if st := x.Stats(); st.Waiting != 1 || st.Cursors != 1 {
+		t.Errorf("%d of %d cursors wait", st.Waiting, st.Cursors)
+	}
+	x.put(pod("a/3"), "x")
+	called(2)
+	ready(other, 1)
+	ready(other, 0)
+	x.Close()
+	called(3)
+	if _, err := other.Ready(t.Context(), func() {}); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("after the end of the store: %v", err)
+	}
 }
 
 // testWatchQuiet: a cursor without any record under its prefix moves on all the same, even when its part of the history
