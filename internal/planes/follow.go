@@ -101,6 +101,7 @@ func (p *Planes) end(uid string) {
 	p.mu.Lock()
 	delete(p.begun, uid)
 	delete(p.records, uid)
+	delete(p.alarms, uid)
 	o := p.open[uid]
 	p.mu.Unlock()
 	if o != nil {

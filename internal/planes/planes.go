@@ -80,6 +80,7 @@ type Planes struct {
 	// date.
 	records   map[string]*record
 	refreshed time.Time
+	alarms    map[string]alarm // of planes that are closed, by UID
 	// current is the revision of the template since which a plane that begins with it has all that it should have.
 	current int64
 	// closing is cancelled by quit when the process closes. work counts what Close waits for.
@@ -113,7 +114,7 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 		c.Idle = DefaultIdle
 	}
 	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
-		begun: map[string]bool{}, records: map[string]*record{}, across: across{types: map[string]*acrossType{}}}
+		begun: map[string]bool{}, records: map[string]*record{}, alarms: map[string]alarm{}, across: across{types: map[string]*acrossType{}}}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)
@@ -295,6 +296,7 @@ func (p *Planes) openPlane(ctx context.Context, of Plane) (*plane.Plane, *fairne
 	}
 	p.mu.Lock()
 	p.begun[of.UID] = !of.Spec.ReadOnly
+	delete(p.alarms, of.UID)
 	p.mu.Unlock()
 	made.Run(nil)
 	return made, share, nil
@@ -409,6 +411,7 @@ func (p *Planes) rest() {
 		for _, o := range p.all() {
 			p.close(o, false)
 		}
+		p.ring()
 		p.restTypes(false)
 	}
 }
@@ -431,6 +434,14 @@ func (p *Planes) close(o *opened, end bool) {
 	if o.gone || o.plane == nil || !end && (o.users > 0 || p.config.Now().Sub(o.last) < p.config.Idle || o.plane.Busy()) {
 		o.mu.Unlock()
 		return
+	}
+	due := o.plane.Due()
+	if !end && !due.IsZero() && time.Until(due) < p.config.Idle {
+		o.mu.Unlock()
+		return
+	}
+	if !end {
+		p.setAlarm(o, due)
 	}
 	p.forget(o)
 	if o.users > 0 {

@@ -35,6 +35,7 @@ type record struct {
 	requests int64
 	written  kind.Usage // in the status of its object, if read is set
 	read     bool
+	rung     time.Time // its last alarm
 }
 
 // usage is what a plane has and costs. The caller holds mu.

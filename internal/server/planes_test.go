@@ -2,12 +2,19 @@ package server
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -511,4 +518,42 @@ ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %q}]}}`, o
 		t.Errorf("%d planes are open", n)
 	}
 	goroutines(before + planes/3)
+}
+
+// A plane that is closed is opened when one of its controllers has something to do that waits for a moment.
+//
+// SPEC: BEY-9, BEY-11
+func TestAlarmOfClosedPlane(t *testing.T) {
+	var ahead atomic.Int64
+	s := startPlanes(t, func(c *Config) {
+		c.planeIdle = 50 * time.Millisecond
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	uid := s.create("a", "").At("metadata", "uid").Str()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.want(201, "a", http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", fmt.Sprintf(
+		"{metadata: {name: r}, spec: {request: %q, signerName: example.com/s, usages: [client auth]}}",
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))))
+	of, err := s.plane.Store.Plane(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func() bool {
+		_, found := of.Get(store.Key{Resource: "certificates.k8s.io/certificatesigningrequests", Name: "r"})
+		return found
+	}
+	within(t, "the plane is closed", func() bool { return s.open() == 0 })
+	if !has() {
+		t.Fatal("the request is gone before its time")
+	}
+	ahead.Store(int64(25 * time.Hour))
+	within(t, "the request is deleted", func() bool { return !has() })
+	within(t, "the plane is closed again", func() bool { return s.open() == 0 })
 }
