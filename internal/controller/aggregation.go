@@ -68,7 +68,8 @@ type aggregationPass struct {
 	failed  []error
 }
 
-func (p *aggregationPass) handle(ctx context.Context, _ *steps.Loop, events []engine.Event) (never time.Time, err error) {
+func (p *aggregationPass) handle(ctx context.Context, _ *steps.Loop, events []engine.Event) (never time.Time,
+	err error) {
 	for _, event := range events {
 		if name := event.Object.Key.Name; event.Type == engine.Deleted {
 			delete(p.roles, name)

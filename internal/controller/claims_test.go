@@ -198,7 +198,8 @@ func withClaims(t *testing.T, unused bool, f func(b *volumeBench)) {
 		b := &volumeBench{bench: newBenchOf(t, builtin.Config{}), ctx: ctx}
 		done := make(chan struct{})
 		go func() {
-			controllertest.Run(ctx, (&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler), Unused: unused}).Start)
+			controllertest.Run(ctx, (&Claims{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
+				Unused: unused}).Start)
 			close(done)
 		}()
 		b.create("namespaces", "default", "")

@@ -29,7 +29,8 @@ type follower struct {
 func (f *follower) start(g *steps.Group) (loops []*steps.Loop) {
 	for _, of := range f.types {
 		t := &followedType{follower: f, of: of}
-		l := (&watcher{engine: f.engine, of: of, user: serverItself, begin: t.begin, handle: t.handle, failed: t.failed}).start(g)
+		l := (&watcher{engine: f.engine, of: of, user: serverItself, begin: t.begin, handle: t.handle,
+			failed: t.failed}).start(g)
 		if l != nil {
 			loops = append(loops, l)
 		}

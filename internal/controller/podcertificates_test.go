@@ -23,7 +23,8 @@ func TestPodCertificatesAreCleaned(t *testing.T) {
 		b := newBenchOf(t, builtin.Config{})
 		done := make(chan struct{})
 		go func() {
-			controllertest.Run(ctx, (&PodCertificates{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
+			controllertest.Run(ctx, (&PodCertificates{Engine: b.Engine, Registry: b.Registry,
+				Logger: slog.New(slog.DiscardHandler)}).Start)
 			close(done)
 		}()
 		of := b.Registry.Now().Find("certificates.k8s.io", "v1", "podcertificaterequests")

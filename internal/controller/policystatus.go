@@ -30,7 +30,8 @@ type PolicyStatus struct {
 // Start begins its loops.
 func (c *PolicyStatus) Start(g *steps.Group) {
 	of := c.Registry.Builtin().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")
-	(&follower{engine: c.Engine, logger: c.Logger, name: policyStatus, types: []*engine.Resource{of}, sync: c.sync}).start(g)
+	(&follower{engine: c.Engine, logger: c.Logger, name: policyStatus, types: []*engine.Resource{of},
+		sync: c.sync}).start(g)
 }
 
 // sync checks the expressions of one policy.

@@ -22,7 +22,8 @@ func TestPolicyStatus(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		controllertest.Run(ctx, (&PolicyStatus{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
+		controllertest.Run(ctx, (&PolicyStatus{Engine: b.Engine, Registry: b.Registry,
+			Logger: slog.New(slog.DiscardHandler)}).Start)
 	}()
 	defer func() { cancel(); <-done }()
 	of := b.Registry.Now().Find("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies")

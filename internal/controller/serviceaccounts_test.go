@@ -21,7 +21,8 @@ func tokens(t *testing.T, test func(b *bench)) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			controllertest.Run(ctx, (&AccountTokens{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler),
+			controllertest.Run(ctx, (&AccountTokens{Engine: b.Engine, Registry: b.Registry,
+				Logger:      slog.New(slog.DiscardHandler),
 				Certificate: []byte("authority"),
 				Token: func(namespace, account, uid, secret string) (string, error) {
 					return strings.Join([]string{namespace, account, uid, secret}, "/"), nil

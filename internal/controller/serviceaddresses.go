@@ -33,8 +33,8 @@ type ServiceAddresses struct {
 	reporter      *reporter
 }
 
-// Start begins its loops, which look at each Service and IPAddress that changes, and at all of them every three minutes,
-// since either may be right until the other one changes.
+// Start begins its loops, which look at each Service and IPAddress that changes, and at all of them every three
+// minutes, since either may be right until the other one changes.
 func (c *ServiceAddresses) Start(g *steps.Group) {
 	if !c.found() {
 		return

@@ -24,7 +24,8 @@ func TestServiceCIDRs(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		controllertest.Run(ctx, (&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry, Logger: slog.New(slog.DiscardHandler)}).Start)
+		controllertest.Run(ctx, (&ServiceCIDRs{Engine: b.Engine, Registry: b.Registry,
+			Logger: slog.New(slog.DiscardHandler)}).Start)
 	}()
 	defer func() { cancel(); <-done }()
 	cidrs := b.Registry.Now().Find("networking.k8s.io", "v1", "servicecidrs")

@@ -60,8 +60,8 @@ func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, 
 // position: the caller has to start again with Engine.Changes. It also fails when ctx ends.
 func (c *Changes) Next(ctx context.Context) ([]*Change, error) { return c.cursor.Next(ctx) }
 
-// Ready is Next for a reader that has no goroutine while it waits: if there are no changes, it returns none, and wake is
-// called as soon as there may be some. See Watch.Ready.
+// Ready is Next for a reader that has no goroutine while it waits: if there are no changes, it returns none, and wake
+// is called as soon as there may be some. See Watch.Ready.
 func (c *Changes) Ready(ctx context.Context, wake func()) ([]*Change, error) {
 	return c.cursor.Ready(ctx, wake)
 }

@@ -114,7 +114,8 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 		c.Idle = DefaultIdle
 	}
 	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
-		begun: map[string]bool{}, records: map[string]*record{}, alarms: map[string]alarm{}, across: across{types: map[string]*acrossType{}}}
+		begun: map[string]bool{}, records: map[string]*record{}, alarms: map[string]alarm{},
+		across: across{types: map[string]*acrossType{}}}
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)

@@ -463,8 +463,8 @@ func BenchmarkPlaneGet(b *testing.B) {
 	}
 }
 
-// Planes that are open have no goroutines while nobody uses them and their controllers have nothing to do. What is to be
-// done is done all the same: a namespace is emptied, garbage is collected, quota is counted, in each of them.
+// Planes that are open have no goroutines while nobody uses them and their controllers have nothing to do. What is to
+// be done is done all the same: a namespace is emptied, garbage is collected, quota is counted, in each of them.
 //
 // SPEC: BEY-11
 func TestOpenPlanesHaveNoGoroutines(t *testing.T) {
@@ -472,7 +472,8 @@ func TestOpenPlanesHaveNoGoroutines(t *testing.T) {
 	s := startPlanes(t, func(c *Config) { c.planeIdle = time.Hour })
 	goroutines := func(most int) {
 		t.Helper()
-		within(t, fmt.Sprint("there are at most ", most, " goroutines"), func() bool { return runtime.NumGoroutine() <= most })
+		what := fmt.Sprint("there are at most ", most, " goroutines")
+		within(t, what, func() bool { return runtime.NumGoroutine() <= most })
 	}
 	s.create("first", "")
 	s.want(200, "first", http.MethodGet, planeMaps, "")
@@ -480,7 +481,8 @@ func TestOpenPlanesHaveNoGoroutines(t *testing.T) {
 	for i := range planes {
 		name := fmt.Sprint("p", i)
 		s.create(name, "")
-		s.want(201, name, http.MethodPost, "/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
+		s.want(201, name, http.MethodPost, "/api/v1/namespaces",
+			`{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
 		s.want(201, name, http.MethodPost, "/api/v1/namespaces/ends/configmaps", mapOf("own", "1"))
 		owner := s.want(201, name, http.MethodPost, planeMaps, mapOf("owner", "1")).At("metadata", "uid").Str()
 		s.want(201, name, http.MethodPost, planeMaps, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owned,

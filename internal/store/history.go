@@ -314,8 +314,9 @@ func (f *feed) fire(r *Record, woken []*group) []*group {
 	return append(woken, f.wakeNow(f.waiting.fire(r, nil))...)
 }
 
-// join returns the group in which a cursor waits. wake is called when the group is woken; nil: nothing is. The caller holds the state's mu at least for reading, so
-// that no record can be added between its look at the records and the join.
+// join returns the group in which a cursor waits. wake is called when the group is woken; nil: nothing is. The caller
+// holds the state's mu at least for reading, so that no record can be added between its look at the records and the
+// join.
 func (f *feed) join(c *Cursor, wake func()) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,12 +44,12 @@ func (r *Record) concerns(prefix string, t Term) bool {
 	return strings.HasPrefix(r.Key.Name, prefix) && (t == Term{} || r.New.has(t) || r.Old.has(t))
 }
 
-// group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes those that wait
-// in Next; those of Ready are called, one after another.
+// group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes those that
+// wait in Next; those of Ready are called, one after another.
 //
 // A group is in the index of a feed until a record removes it, and never returns to it. Cursors that wait again after
-// that make a new one. The feed's mu guards waiters, and calls while the group is in the index; first is written under it
-// before wake is closed, and may be read after that without a lock, or before with the state's mu held.
+// that make a new one. The feed's mu guards waiters, and calls while the group is in the index; first is written under
+// it before wake is closed, and may be read after that without a lock, or before with the state's mu held.
 type group struct {
 	wake    chan struct{}
 	waiters int   // > 0 while the group is in the index

@@ -139,9 +139,9 @@ func (c *Cursor) Poll() ([]*Record, error) {
 	}
 }
 
-// Ready is Next for a reader that has no goroutine while it waits: if there are no records, it returns none, and wake is
-// called once, as soon as there may be some, or the cursor has failed. wake must not wait; a call that is late, after
-// the next call of Ready or after Close, has to be harmless. ctx is that of the call.
+// Ready is Next for a reader that has no goroutine while it waits: if there are no records, it returns none, and wake
+// is called once, as soon as there may be some, or the cursor has failed. wake must not wait; a call that is late,
+// after the next call of Ready or after Close, has to be harmless. ctx is that of the call.
 func (c *Cursor) Ready(ctx context.Context, wake func()) ([]*Record, error) {
 	c.rejoin()
 	for {

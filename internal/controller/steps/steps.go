@@ -240,15 +240,15 @@ func (l *Loop) wake() {
 	switch l.state {
 	case waits:
 		l.state = ready
-		l.settle(time.Time{})
+		l.schedule(time.Time{})
 		l.group.do(l.run)
 	case runs:
 		l.again = true
 	}
 }
 
-// settle sets the moment at which the loop is woken; zero: none. The caller holds mu.
-func (l *Loop) settle(due time.Time) {
+// schedule sets the moment at which the loop is woken; zero: none. The caller holds mu.
+func (l *Loop) schedule(due time.Time) {
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
@@ -281,7 +281,7 @@ func (l *Loop) run() {
 	case l.again, !next.IsZero() && !next.After(time.Now()):
 		l.wake()
 	case !l.group.closed:
-		l.settle(next)
+		l.schedule(next)
 	}
 	p.mu.Unlock()
 }
@@ -291,7 +291,7 @@ func (l *Loop) Stop() {
 	p := l.group.pool
 	p.mu.Lock()
 	delete(l.group.loops, l)
-	l.settle(time.Time{})
+	l.schedule(time.Time{})
 	was := l.state
 	switch was {
 	case runs:

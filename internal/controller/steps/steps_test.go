@@ -150,7 +150,8 @@ func TestLoop(t *testing.T) {
 			t.Errorf("%d steps were run, and it has ended %d times", len(at), ended)
 		}
 		g.Close()
-		if g.Loop(func(context.Context, *Loop) time.Time { t.Error("it runs"); return time.Time{} }, func() { ended++ }); ended != 2 {
+		runs := func(context.Context, *Loop) (never time.Time) { t.Error("it runs"); return never }
+		if g.Loop(runs, func() { ended++ }); ended != 2 {
 			t.Error("a loop of a closed group has not ended")
 		}
 	})

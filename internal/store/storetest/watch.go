@@ -332,7 +332,7 @@ func testWatchManyWriters(t *testing.T, b Implementation) {
 //
 // SPEC: WATCH-4, BEY-11
 func testWatchReady(t *testing.T, b Implementation) {
-	x := newStore(t, b, nil)
+	x := newStore(t, b)
 	c := x.watch("/pods", "a/", x.Revision())
 	var calls atomic.Int64
 	ready := func(c *store.Cursor, want int) {
