@@ -655,7 +655,7 @@ func TestCellsOfSomePlanes(t *testing.T) {
 		return fmt.Sprintf("%q", r.Cells(obj.Value))
 	}
 	if got := cells(plain("a", `{"from":{"name":"prod"},"ttlSeconds":5}`)); got !=
-		`["a" "" <nil> <nil> "" "" "<unknown>" ""]` {
+		`["a" "" <nil> <nil> "" "" "<unknown>" "" <nil> ""]` {
 		t.Errorf("without an origin: %s", got)
 	}
 	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 1100: "1.1Ki", 10 << 10: "10Ki",
