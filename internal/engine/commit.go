@@ -163,10 +163,14 @@ func takeBack(ctx context.Context, committed []*draft) {
 func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 	pre := make([]store.Precondition, 0, len(t.fences)+len(t.drafts)+len(t.pre))
 	changes := make([]store.Change, 0, len(t.drafts)+len(t.keys))
+	var rehearsed []store.Change
 	for _, d := range t.drafts {
 		if d.dry {
 			if err := d.rehearse(ctx); err != nil {
 				return err
+			}
+			if d.store == e.store {
+				rehearsed = append(rehearsed, d.storeChange())
 			}
 			continue
 		}
@@ -186,6 +190,11 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 		}
 		changes = append(changes, change)
 	}
+	if len(rehearsed) > 0 {
+		if err := e.store.Allows(rehearsed); err != nil {
+			return t.refusedBy(err)
+		}
+	}
 	if len(changes) == 0 {
 		return nil
 	}
@@ -202,15 +211,7 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 			}
 			return conflict
 		}
-		if over := (*store.BoundsError)(nil); errors.As(err, &over) || errors.Is(err, store.ErrReadOnly) {
-			first := t.drafts[0].rq
-			return apierr.NewForbidden(first.Resource.Type(), first.Name, strings.TrimPrefix(err.Error(), "store: "))
-		}
-		if errors.Is(err, store.ErrNoPlane) { // the plane to begin with has ended meanwhile
-			return apierr.NewConflict(t.drafts[0].rq.Resource.Type(), t.drafts[0].rq.Name,
-				"the plane to begin with does not exist any more")
-		}
-		return refused(err)
+		return t.refusedBy(err)
 	}
 	written := 0
 	for _, d := range t.drafts {
@@ -228,6 +229,18 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 // errOtherDefinition ends a write to a type whose definition does not exist any more: 404, for the type and not for the
 // object (EXT-3).
 var errOtherDefinition error = apierr.NewNoSuchPath()
+
+// refusedBy is the error of a transaction that the store has refused, by no race.
+func (t *transaction) refusedBy(err error) error {
+	first := t.drafts[0].rq
+	switch over := (*store.BoundsError)(nil); {
+	case errors.As(err, &over), errors.Is(err, store.ErrReadOnly):
+		return apierr.NewForbidden(first.Resource.Type(), first.Name, strings.TrimPrefix(err.Error(), "store: "))
+	case errors.Is(err, store.ErrNoPlane): // the plane to begin with has ended meanwhile
+		return apierr.NewConflict(first.Resource.Type(), first.Name, "the plane to begin with does not exist any more")
+	}
+	return refused(err)
+}
 
 // storeChange is the change of the draft's own key.
 func (d *draft) storeChange() store.Change {

@@ -109,6 +109,28 @@ func (s *Store) SetBounds(b Bounds) error {
 	return nil
 }
 
+// Allows returns the error that a commit of changes would have now because of the limits of the plane. It is for who
+// does not commit them.
+func (s *Store) Allows(changes []Change) error {
+	w, ok := s.Writer.(*writer)
+	if !ok { // it has no limits
+		return nil
+	}
+	w.seq.Lock()
+	limited := w.bounds != (Bounds{})
+	w.seq.Unlock()
+	if !limited {
+		return nil
+	}
+	versions, err := w.versions(changes)
+	if err != nil {
+		return err
+	}
+	w.seq.Lock()
+	defer w.seq.Unlock()
+	return w.allows(changes, versions)
+}
+
 // Usage is how much a plane has.
 type Usage struct {
 	Objects       int
