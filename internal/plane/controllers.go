@@ -196,6 +196,16 @@ func (c Controllers) Run(name string) bool {
 	return false
 }
 
+// Selected are the names of the controllers that run.
+func (c Controllers) Selected() (names []string) {
+	for i := range controllerTable {
+		if r := &controllerTable[i]; c.run(r) {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // Validate refuses names of controllers that are not there.
 func (c Controllers) Validate(refuse func(format string, args ...any)) {
 	for _, entry := range c {

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,12 @@ type Config struct {
 	Domain string
 	// Make returns what a plane is made of, except for its storage.
 	Make func(ctx context.Context, of Plane) (*plane.Config, error)
+	// Secret identifies the secret from which the keys of planes are derived, and Adopted says that it may be another one
+	// than those that are in the store were served with.
+	Secret  string
+	Adopted bool
+	// Controllers identifies the controllers that run in planes.
+	Controllers string
 	// Idle is how long a plane stays open that nobody uses. 0: DefaultIdle.
 	Idle   time.Duration
 	Now    func() time.Time
@@ -83,6 +90,8 @@ type Planes struct {
 	alarms    map[string]alarm // of planes that are closed, by UID
 	// current is the revision of the template since which a plane that begins with it has all that it should have.
 	current int64
+	// noted is what the store says of the time before; it is written by New, and by visit later.
+	noted noted
 	// closing is cancelled by quit when the process closes. work counts what Close waits for.
 	closing context.Context
 	quit    context.CancelFunc
@@ -368,8 +377,11 @@ func (p *Planes) Run() {
 const visitsAtOnce = 32
 
 // visit opens those planes once in which something has changed since their controllers had nothing to do, as far as is
-// known: the process has ended meanwhile. They are closed again when there is nothing left to do.
+// known: the process has ended meanwhile. They are closed again when there is nothing left to do. What is known is of
+// the controllers that ran then: if others run now, all planes are opened.
 func (p *Planes) visit() {
+	all := p.noted.Controllers != p.config.Controllers
+	var visited []string
 	sn, err := p.config.First.Store.Snapshot(0)
 	if err != nil {
 		return
@@ -379,7 +391,7 @@ func (p *Planes) visit() {
 		if err != nil {
 			return true
 		}
-		if u := s.Usage(); u.Resting == u.Revision {
+		if u := s.Usage(); u.Resting == u.Revision && !all {
 			return true
 		}
 		for len(p.all()) >= visitsAtOnce {
@@ -391,12 +403,37 @@ func (p *Planes) visit() {
 		}
 		o, err := p.use(p.closing, v.Key.Name)
 		if err == nil {
+			visited = append(visited, o.UID)
 			p.release(o)
 		} else if p.closing.Err() == nil && !apierr.Is(err, apierr.NotFound) {
 			p.config.Logger.Error("a plane was not opened", "plane", v.Key.Name, "error", err)
 		}
 		return p.closing.Err() == nil
 	})
+	if all && p.await(visited) {
+		p.noted.Controllers = p.config.Controllers
+		if err := p.note(p.closing); err != nil && p.closing.Err() == nil {
+			p.config.Logger.Warn("all planes will be opened again at the next start", "error", err)
+		}
+	}
+}
+
+// await waits until planes have been closed, which they are when they have nothing to do. It returns false if the
+// process closes before.
+func (p *Planes) await(planes []string) bool {
+	for {
+		p.mu.Lock()
+		planes = slices.DeleteFunc(planes, func(uid string) bool { return p.open[uid] == nil })
+		p.mu.Unlock()
+		if len(planes) == 0 {
+			return p.closing.Err() == nil
+		}
+		select {
+		case <-p.closing.Done():
+			return false
+		case <-time.After(p.config.Idle / 4):
+		}
+	}
 }
 
 // rest closes planes that nobody uses.

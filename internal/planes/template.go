@@ -2,6 +2,7 @@ package planes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +40,9 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.recall(ctx); err != nil {
+		return err
+	}
 	s, err := first.Plane(Template)
 	if err != nil {
 		return err
@@ -53,6 +57,52 @@ func (p *Planes) makeTemplate(ctx context.Context) error {
 	err = made.Close()
 	s.Rest(err == nil)
 	p.current = s.Revision()
+	return err
+}
+
+// noted is what the object of the template says besides: with what the planes of the store were served.
+type noted struct {
+	// Secret is Config.Secret: a store that was restored without its secret is not served with another one.
+	Secret string `json:"secret,omitempty"`
+	// Controllers are those that have had nothing to do in planes that rest (store.Usage).
+	Controllers string `json:"controllers,omitempty"`
+}
+
+// recall reads what is noted, and compares the secret.
+func (p *Planes) recall(ctx context.Context) error {
+	v, found := p.config.First.Store.Get(store.Key{Resource: Templates, Name: Template})
+	if !found {
+		return errors.New("there is no template")
+	}
+	if err := json.Unmarshal(v.Data(), &p.noted); err != nil {
+		return err
+	}
+	is := p.config.Secret
+	if p.noted.Secret == is {
+		return nil
+	}
+	if p.noted.Secret != "" && !p.config.Adopted {
+		return errors.New("planes.key is another one than that with which the planes of this store were served; restore " +
+			"the one that belongs to it: the keys of all planes are derived from it. Or remove planes.id to go on with this " +
+			"one, for which all tokens and certificates that planes have issued are invalid")
+	}
+	p.noted.Secret = is
+	return p.note(ctx)
+}
+
+// note writes what is noted.
+func (p *Planes) note(ctx context.Context) error {
+	data, err := json.Marshal(p.noted)
+	if err != nil {
+		return err
+	}
+	first, k := p.config.First.Store, store.Key{Resource: Templates, Name: Template}
+	v, found := first.Get(k)
+	if !found {
+		return errors.New("there is no template")
+	}
+	_, err = first.Commit(ctx, []store.Precondition{store.At(v)}, []store.Change{{Key: k, Data: data,
+		Sidecar: &store.Sidecar{UID: Template}}})
 	return err
 }
 

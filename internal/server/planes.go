@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"plinth/internal/admission"
 	"plinth/internal/authz"
@@ -84,6 +85,7 @@ func (s *Server) withPlanes(p *plane.Config) {
 // openPlanes opens the planes besides the first one.
 func (s *Server) openPlanes(ctx context.Context) (err error) {
 	if !s.config.Planes {
+		s.warnOfPlanes()
 		return nil
 	}
 	if err := s.openCredentials(); err != nil {
@@ -91,9 +93,29 @@ func (s *Server) openPlanes(ctx context.Context) (err error) {
 	}
 	s.planes, err = planes.New(ctx, planes.Config{
 		First: s.plane, Domain: s.config.PlanesDomain, Make: s.madeOf, Now: s.clock, Logger: s.config.Logger,
-		Idle: s.config.planeIdle,
+		Idle: s.config.planeIdle, Secret: s.credentials.ID(), Adopted: s.credentials.Adopted(),
+		Controllers: strings.Join(s.config.Controllers.Selected(), ","),
 	})
 	return err
+}
+
+// warnOfPlanes says that there are planes which are not served.
+func (s *Server) warnOfPlanes() {
+	if n := s.unservedPlanes(s.plane); n > 0 {
+		s.config.Logger.Warn("the data directory has planes, which are not served without --planes; they are kept",
+			"planes", n)
+	}
+}
+
+// unservedPlanes is how many planes there are that are not served. They are objects of the first one.
+func (s *Server) unservedPlanes(first *plane.Plane) int {
+	if s.config.Planes {
+		return 0
+	}
+	if sn, err := first.Store.Snapshot(0); err == nil {
+		return sn.Count(kind.Path, "")
+	}
+	return 0
 }
 
 // planeURL is where the API of a plane is.

@@ -55,6 +55,7 @@ type Credentials struct {
 	pseudorandom []byte // HKDF's, of the secret
 	certificates *auth.Certificates
 	now          func() time.Time
+	adopted      bool
 }
 
 // Open reads the secret in a directory, or makes one there. If dir is "", it is made anew and kept nowhere.
@@ -67,16 +68,20 @@ func Open(dir string, process Process) (*Credentials, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	secret, err := kept(dir)
+	secret, adopted, err := kept(dir)
 	if err != nil {
 		return nil, fmt.Errorf("the secret of planes in %s: %w", dir, err)
 	}
+	c.adopted = adopted
 	if c.pseudorandom, err = hkdf.Extract(sha256.New, secret, []byte(salt)); err != nil {
 		return nil, err
 	}
 	c.certificates = &auth.Certificates{Authorities: process.Authentication.Clients, Refuse: c.refuseChain, Now: c.now}
 	return c, nil
 }
+
+// Adopted says that there was no ID of a secret before: this one is new, or is to be the one from now on.
+func (c *Credentials) Adopted() bool { return c.adopted }
 
 // ID identifies the secret, and tells nothing else of it: two processes whose IDs are equal make the same keys.
 func (c *Credentials) ID() string {
@@ -93,7 +98,7 @@ func identify(pseudorandom []byte) (string, error) {
 	return hex.EncodeToString(id), err
 }
 
-// kept reads the secret, or makes it on the first start.
+// kept reads the secret, or makes it on the first start. It is adopted if there was no ID.
 //
 // As an authority, it is never replaced by itself (pki.Authority): with another one, all tokens and certificates of all
 // planes are invalid. The file with its ID is written after it:
@@ -102,50 +107,50 @@ func identify(pseudorandom []byte) (string, error) {
 //
 // So planes.key alone is what remains of a first start that was interrupted, and gets its ID. A secret that is there,
 // but is not the one of the ID, is one of another data directory.
-func kept(dir string) ([]byte, error) {
+func kept(dir string) (secret []byte, adopted bool, err error) {
 	if dir == "" {
-		return fresh(), nil
+		return fresh(), true, nil
 	}
-	secret, err := readSecret(filepath.Join(dir, File))
+	secret, err = readSecret(filepath.Join(dir, File))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, false, err
 	}
 	known, noID := os.ReadFile(filepath.Join(dir, idFile))
 	if noID != nil && !errors.Is(noID, fs.ErrNotExist) {
-		return nil, noID
+		return nil, false, noID
 	}
 	if err != nil && noID == nil {
-		return nil, fmt.Errorf("%s is missing, though %s is there; restore it: the keys of all planes are derived from it. Or "+
+		return nil, false, fmt.Errorf("%s is missing, though %s is there; restore it: the keys of all planes are derived from it. Or "+
 			"remove %s to begin with a new one, for which all tokens and certificates that planes have issued are invalid",
 			File, idFile, idFile)
 	}
 	if err != nil {
 		secret = fresh()
 		if err := durable.MkdirAll(durable.FS, dir); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		text := pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: secret})
 		if err := durable.WriteFile(durable.FS, filepath.Join(dir, File), text); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	pseudorandom, err := hkdf.Extract(sha256.New, secret, []byte(salt))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	id, err := identify(pseudorandom)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if noID != nil {
-		return secret, durable.WriteFile(durable.FS, filepath.Join(dir, idFile), []byte(id+"\n"))
+		return secret, true, durable.WriteFile(durable.FS, filepath.Join(dir, idFile), []byte(id+"\n"))
 	}
 	if strings.TrimSpace(string(known)) != id {
-		return nil, fmt.Errorf("%s is another one than %s says; restore the one that was there: the keys of all planes are "+
+		return nil, false, fmt.Errorf("%s is another one than %s says; restore the one that was there: the keys of all planes are "+
 			"derived from it. Or remove %s to go on with this one, for which all tokens and certificates that planes have issued "+
 			"are invalid", File, idFile, idFile)
 	}
-	return secret, nil
+	return secret, false, nil
 }
 
 func fresh() []byte {
