@@ -75,6 +75,11 @@ func (s *Server) collectors(p *plane.Plane) ([]prometheus.Collector, error) {
 			gauge("plinth_planes_open", "Planes that are open, because somebody uses them or they have something to do.",
 				func(f planes.Figures) int { return f.Open }))
 	}
+	if s.unservedPlanes(p) > 0 {
+		shown = append(shown, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_planes_unserved",
+			Help: "Planes of the data directory that are not served, as the server was started without --planes."},
+			func() float64 { return float64(s.unservedPlanes(p)) }))
+	}
 	if p.Fairness != nil {
 		shown = append(shown, metrics.Fairness(p.Fairness)...)
 	}

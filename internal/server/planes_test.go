@@ -10,8 +10,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -214,11 +217,18 @@ func TestPlaneLimits(t *testing.T) {
 	limit(fmt.Sprintf(`"limits":{"objects":%d}`, of.Usage().Objects+1))
 	s.want(201, "a", http.MethodPost, planeMaps, mapOf("one", "1"))
 	refused := s.want(403, "a", http.MethodPost, planeMaps, mapOf("two", "1"))
+	// A dry run answers as the write does.
+	if dry := s.want(403, "a", http.MethodPost, planeMaps+"?dryRun=All", mapOf("two", "1")); !object.Equal(dry, refused) {
+		t.Errorf("a dry run is refused by %s", object.AppendObject(nil, dry))
+	}
+	s.want(200, "a", http.MethodDelete, planeMaps+"/one?dryRun=All", "")
+	s.want(200, "a", http.MethodPatch, planeMaps+"/one?dryRun=All", `{"data":{"value":"2"}}`)
 	if message := refused.At("message").Str(); !strings.Contains(message, "above its limit of") {
 		t.Errorf("the error is %q", message)
 	}
 	limit(`"limits":{"objects":null},"readOnly":true`)
 	s.want(403, "a", http.MethodDelete, planeMaps+"/one", "")
+	s.want(403, "a", http.MethodDelete, planeMaps+"/one?dryRun=All", "")
 	s.want(200, "a", http.MethodGet, planeMaps+"/one", "")
 	limit(`"readOnly":false`)
 	s.want(200, "a", http.MethodDelete, planeMaps+"/one", "")
@@ -424,6 +434,112 @@ func TestWorkAfterRestart(t *testing.T) {
 	s.config.Controllers = []string{"*"}
 	s = s.restarted()
 	within(t, "the namespace is deleted", func() bool { return !has() })
+}
+
+// What rests has nothing to do for the controllers that ran then. If others run later, they look at it.
+//
+// SPEC: BEY-11
+func TestWorkOfOtherControllers(t *testing.T) {
+	s := startPlanes(t, func(c *Config) {
+		c.Controllers = []string{"*", "-namespace-controller"}
+		c.planeIdle = 50 * time.Millisecond
+	})
+	noted := func() bool {
+		v, found := s.plane.Store.Get(store.Key{Resource: planes.Templates, Name: planes.Template})
+		return found && strings.Contains(string(v.Data()), strings.Join(s.config.Controllers.Selected(), ","))
+	}
+	within(t, "the controllers are noted", noted)
+	uid := s.create("a", "").At("metadata", "uid").Str()
+	s.want(201, "a", http.MethodPost, "/api/v1/namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: ends}}`)
+	s.want(200, "a", http.MethodDelete, "/api/v1/namespaces/ends", "")
+	within(t, "the plane is closed", func() bool { return s.open() == 0 })
+	has := func() bool {
+		of, err := s.plane.Store.Plane(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, found := of.Get(store.Key{Resource: "/namespaces", Name: "ends"})
+		return found
+	}
+	if !has() {
+		t.Fatal("the namespace is gone although nothing deletes it")
+	}
+	s.config.Controllers = []string{"*"}
+	s = s.restarted()
+	within(t, "the namespace is deleted", func() bool { return !has() })
+	within(t, "the controllers are noted", noted)
+}
+
+// A server without planes on a directory that has some says so, in its log and its metrics, and keeps them.
+//
+// SPEC: BEY-12
+func TestPlanesThatAreNotServed(t *testing.T) {
+	s := startPlanes(t, nil)
+	s.create("a", "")
+	s.create("b", "")
+	s.want(201, "a", http.MethodPost, planeMaps, mapOf("own", "1"))
+	shows := func(s *planesServer) bool {
+		_, page := s.do("", http.MethodGet, "/metrics", "")
+		return strings.Contains(page.Str(), "\nplinth_planes_unserved 2\n")
+	}
+	if shows(s) {
+		t.Error("planes that are served are said not to be")
+	}
+	var log lockedBuffer
+	s.config.Planes, s.config.Logger = false, slog.New(slog.NewTextHandler(&log, nil))
+	s = s.restarted()
+	if text := log.String(); !strings.Contains(text, "not served without --planes") ||
+		!strings.Contains(text, "planes=2") {
+		t.Errorf("the log is\n%s", text)
+	}
+	if !shows(s) {
+		t.Error("the metrics do not show the planes that are not served")
+	}
+	s.config.Planes, s.config.Logger = true, slog.New(slog.DiscardHandler)
+	s = s.restarted()
+	s.want(200, "a", http.MethodGet, planeMaps+"/own", "")
+}
+
+// Planes are not served with another secret than before, although its two files fit together: with those of another
+// directory all that planes have issued would be invalid.
+//
+// SPEC: BEY-9
+func TestSecretOfAnotherDirectory(t *testing.T) {
+	other := startPlanes(t, nil).config.DataDir
+	s := startPlanes(t, nil)
+	s.create("a", "")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"planes.key", "planes.id"} {
+		text, err := os.ReadFile(filepath.Join(other, "pki", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.config.DataDir, "pki", name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := Start(t.Context(), s.config)
+	if err == nil {
+		again.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "planes.key is another one") {
+		t.Fatalf("the planes are served with another secret: %v", err)
+	}
+	// Who wants that says so, once.
+	if err := os.Remove(filepath.Join(s.config.DataDir, "pki", "planes.id")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again, err := Start(t.Context(), s.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func BenchmarkPlaneCreate(b *testing.B) {
