@@ -255,7 +255,7 @@ func stopCommand() *cobra.Command {
 		Example: "  plinth stop\n  plinth stop dev --delete",
 	}
 	c.Flags().BoolVar(&kill, "kill", false, "end it at once, without finishing requests")
-	c.Flags().BoolVar(&remove, "delete", false, "remove its data, its log and its context in the kubeconfig, too")
+	c.Flags().BoolVar(&remove, "delete", false, "remove its data, its log and its contexts in the kubeconfig, too")
 	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for its end")
 	return oneServer(c, func(s *background.Server, c *cobra.Command) error {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -273,7 +273,7 @@ func stopCommand() *cobra.Command {
 			}
 			said += " Its data is removed."
 			if err == nil && state.Context != "" {
-				said += removeContext(ctx, &state)
+				said += removePlanes(ctx, &state) + removeContext(ctx, &state)
 			}
 		}
 		if err != nil {
@@ -282,6 +282,41 @@ func stopCommand() *cobra.Command {
 		_, err = fmt.Fprintln(out, said)
 		return err
 	})
+}
+
+// removePlanes removes the contexts of the planes of a server that is gone, which --merge has added to the files that
+// kubectl reads and to that of the server, and returns what there is to say about it. One that leads to another server,
+// or was changed since, stays. It comes before the context of the server goes: the others are copies of that.
+func removePlanes(ctx context.Context, state *background.State) (said string) {
+	own, err := readKubeconfigs([]string{state.Kubeconfig})
+	if err != nil {
+		return ""
+	}
+	entry := named(own, "contexts", "context", state.Context)
+	current := &currentContext{cluster: named(own, "clusters", "cluster", entry.value.At("cluster").Str()),
+		user: named(own, "users", "user", entry.value.At("user").Str())}
+	if current.cluster.value.At("server").Str() != state.URL { // it is that of another server now
+		return ""
+	}
+	s := &planeServer{remote: &remote{url: state.URL}, current: current}
+	files := kubectlFiles()
+	if !slices.ContainsFunc(files, func(f string) bool { return sameFile(f, state.Kubeconfig) }) {
+		files = append(files, state.Kubeconfig)
+	}
+	all, err := existing(files)
+	if err != nil {
+		return ""
+	}
+	for _, k := range all {
+		for _, name := range s.contextsBelow(k) {
+			cluster := named([]kubeconfig{k}, "clusters", "cluster", name).value.At("server").Str()
+			p, err := s.copyOf(strings.TrimPrefix(cluster, urlOfPlane(s.url, "")), name)
+			if err == nil {
+				said += " " + s.dropContext(ctx, k, p)
+			}
+		}
+	}
+	return said
 }
 
 // removeContext removes the context of a server that is gone, and returns what there is to say about it. That it cannot

@@ -284,7 +284,8 @@ func planeCreateCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&o.from, "from", "", "begin with the objects of another plane: NAME, or NAME@RESOURCEVERSION")
 	flags.DurationVar(&o.ttl, "ttl", 0, "delete it this long after its creation (default: when somebody deletes it)")
-	flags.Int64Var(&o.objects, "objects", 0, "how many objects it may have (default: any number)")
+	flags.Int64Var(&o.objects, "objects", 0, "how many objects it may have, the about 200 that every plane begins "+
+		"with included (default: any number)")
 	flags.StringVar(&o.bytes, "bytes", "", "how much its objects may take as they are stored, such as 64Mi (default: any amount)")
 	flags.Int32Var(&o.requests, "requests", 0, "how many requests it serves at one time (default: any number)")
 	flags.Int32Var(&o.weight, "weight", 0, "its share while requests of several planes wait, from 1 to 1000 (default 1)")

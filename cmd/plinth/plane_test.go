@@ -14,6 +14,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
+	"plinth/internal/background"
 	"plinth/internal/planes/kind"
 	"plinth/internal/planes/kind/kindtest"
 )
@@ -160,6 +161,45 @@ func TestPlaneCommands(t *testing.T) {
 		t.Errorf("the delete says %q", out)
 	}
 	says(t, words("plane list"), "There are no planes")
+}
+
+// The end of a server that is removed takes the contexts of its planes with it, as --merge has added them: none that
+// was changed since, and none of another server.
+//
+// SPEC: BEY-9
+func TestStopRemovesContextsOfPlanes(t *testing.T) {
+	h := newPlaneHost(t, &kind.Config{})
+	before := h.read(t)
+	says(t, words("plane create pr-1 --merge"))
+	says(t, words("plane create pr-2 --merge"))
+	const cluster = "clusters:\n- {name: x@y, cluster: {server: 'https://y/clusters/x'}}\n"
+	config := strings.Replace(h.read(t), "clusters:\n", cluster, 1)
+	config = strings.Replace(config, "contexts:\n", "contexts:\n- {name: x@y, context: {cluster: x@y, user: root}}\n", 1)
+	changed := strings.Replace(config, "    cluster: pr-2@plinth\n", "    cluster: pr-2@plinth\n    namespace: x\n", 1)
+	if changed == config {
+		t.Fatalf("the kubeconfig is\n%s", config)
+	}
+	h.write(t, changed)
+	state := background.State{URL: "https://y", Context: "dev", Kubeconfig: h.kubeconfig}
+	if said := removePlanes(t.Context(), &state); said != "" || h.read(t) != changed {
+		t.Errorf("for a context that is another server's now: %s\n%s", said, h.read(t))
+	}
+	state.URL = h.URL
+	said := removePlanes(t.Context(), &state)
+	left := h.read(t)
+	if !strings.Contains(said, "context pr-1@plinth in "+h.kubeconfig+" is removed.") ||
+		!strings.Contains(said, "context pr-2@plinth stays") || strings.Contains(said, "x@y") {
+		t.Errorf("it says %s", said)
+	}
+	if strings.Contains(left, "pr-1@plinth") || !strings.Contains(left, "namespace: x") ||
+		strings.Count(left, "x@y") != 3 {
+		t.Errorf("left is\n%s", left)
+	}
+	h.write(t, before)
+	says(t, words("plane kubeconfig pr-1 --merge"))
+	if said := removePlanes(t.Context(), &state); said == "" || h.read(t) != before {
+		t.Errorf("left is\n%s\nand not\n%s", h.read(t), before)
+	}
 }
 
 // The context of a plane is added beside what is there, found again, and removed.

@@ -240,11 +240,24 @@ func (s *planeServer) dropContexts(c *cobra.Command, plane string, all bool) err
 }
 
 // contextsOf are the contexts of a kubeconfig that lead to a plane, and have their cluster's name.
-func (s *planeServer) contextsOf(k kubeconfig, plane string) (names []string) {
+func (s *planeServer) contextsOf(k kubeconfig, plane string) []string {
+	return contextsAt(k, func(server string) bool { return server == urlOfPlane(s.url, plane) })
+}
+
+// contextsBelow are those that lead to any plane of the server.
+func (s *planeServer) contextsBelow(k kubeconfig) []string {
+	return contextsAt(k, func(server string) bool {
+		name, found := strings.CutPrefix(server, urlOfPlane(s.url, ""))
+		return found && name != "" && !strings.Contains(name, "/")
+	})
+}
+
+// contextsAt are the contexts of a kubeconfig whose servers are those that is says, and have their cluster's name.
+func contextsAt(k kubeconfig, is func(server string) bool) (names []string) {
 	for _, entry := range k.value.At("contexts").Items() {
 		name := entry.At("name").Str()
 		cluster := named([]kubeconfig{k}, "clusters", "cluster", name).value
-		if entry.At("context", "cluster").Str() == name && cluster.At("server").Str() == urlOfPlane(s.url, plane) {
+		if entry.At("context", "cluster").Str() == name && is(cluster.At("server").Str()) {
 			names = append(names, name)
 		}
 	}
