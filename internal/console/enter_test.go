@@ -14,8 +14,8 @@ import (
 	"plinth/object"
 )
 
-// planesBench is the consoles of the first plane and of others, as a process has them. Of a plane users are known unless
-// they are in refused.
+// planesBench is the consoles of the first plane and of others, as a process has them. A plane that is in refused knows
+// no users.
 type planesBench struct {
 	*bench
 	planes  map[string]*Console
