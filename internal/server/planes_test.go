@@ -464,6 +464,22 @@ func TestWorkOfOtherControllers(t *testing.T) {
 	if !has() {
 		t.Fatal("the namespace is gone although nothing deletes it")
 	}
+	// A checkpoint has what rests; it is written after enough of the first plane has changed.
+	bases := func() int {
+		files, err := filepath.Glob(filepath.Join(s.config.DataDir, "store", "*.base"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	large := strings.Repeat("x", 900_000)
+	for i := 0; bases() == 0; i++ {
+		s.want(201, "", http.MethodPost, planeMaps, mapOf(fmt.Sprint("large-", i), large))
+		s.want(200, "", http.MethodDelete, planeMaps+fmt.Sprint("/large-", i), "")
+		if i > 200 {
+			t.Fatal("there is no checkpoint")
+		}
+	}
 	s.config.Controllers = []string{"*"}
 	s = s.restarted()
 	within(t, "the namespace is deleted", func() bool { return !has() })
