@@ -2,6 +2,8 @@ package cel
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	limits "k8s.io/apiserver/pkg/apis/cel"
 
+	"plinth/internal/recent"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -106,6 +109,29 @@ func NewLazy[T any](c *Cache, compile func() (of *T, expressions int)) *Lazy[T] 
 	return &Lazy[T]{compile: compile, cache: c}
 }
 
+// NewSharedLazy is NewLazy for what is compiled from a text alone: a cache with Sharing returns the same Lazy for equal
+// texts.
+func NewSharedLazy[T any](c *Cache, text []byte, compile func() (of *T, expressions int)) *Lazy[T] {
+	if c == nil || !c.Sharing {
+		return NewLazy(c, compile)
+	}
+	var none *T
+	k := sharedText{fmt.Sprintf("%T", none), sha256.Sum256(text)}
+	if l, ok := c.shared.Get(k); ok {
+		return l.(*Lazy[T])
+	}
+	l := NewLazy(c, compile)
+	c.shared.Set(k, l, 1)
+	return l
+}
+
+// sharedText identifies a text, and what is compiled of it. Owners of planes write the texts, so no two may be taken for
+// one.
+type sharedText struct {
+	typ string
+	sum [sha256.Size]byte
+}
+
 // Get returns the compiled form.
 func (l *Lazy[T]) Get() *T {
 	if !l.used.Load() {
@@ -146,8 +172,11 @@ func (l *Lazy[T]) wasUsed() bool { return l.used.Swap(false) }
 // A Lazy does not belong to the cache: it only clears the compiled form, which is compiled again on next use. Without a
 // bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
 type Cache struct {
-	// Observe is set before the cache is used.
+	// Observe and Sharing are set before the cache is used. With Sharing it is one for all planes of a process, and
+	// expressions of equal texts are compiled once (NewSharedLazy).
 	Observe Observe
+	Sharing bool
+	shared  recent.Cache[sharedText, any]
 
 	mu    sync.Mutex
 	all   []held // the compiled ones, oldest first

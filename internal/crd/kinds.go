@@ -41,6 +41,10 @@ type Definitions struct {
 	// use.
 	Texts *Texts
 
+	// Shared has what definitions of other planes of the process have in common with those of this one; nil: nothing. It
+	// has the Expressions, and is set before the first use.
+	Shared *Shared
+
 	types types
 	names *view.View[*nameIndex]
 }
@@ -250,7 +254,9 @@ func (d *Definitions) kind(read *definitionText, from *origin) (versions []*engi
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
-		c.rules = d.Expressions.Rules(c.typ.get)
+		if c.rules = c.typ.rules; c.rules == nil {
+			c.rules = d.Expressions.Rules(c.typ.get)
+		}
 		from.types = append(from.types, c.typ)
 		r := c.resource(obj, version, from, all)
 		r.Stored, r.Served = k, engine.VersionOf(r)

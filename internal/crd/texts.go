@@ -31,8 +31,7 @@ type definitionText struct {
 
 	once    sync.Once
 	outline object.Value
-	spec    uint64 // see origin
-	written *written
+	spec    uint64      // see origin
 	lazy    []*lazyType // of its versions
 }
 
@@ -69,12 +68,18 @@ func (d *Definitions) read(v *store.Version) *definitionText {
 	t.once.Do(func() {
 		t.outline = outline(v)
 		t.spec = maphash.Bytes(seed, object.MemberText(v.Data(), "spec"))
-		t.written = &written{version: v}
-		group := t.outline.At("spec", "group").Str()
-		for i, version := range t.outline.At("spec", "versions").Items() {
-			t.lazy = append(t.lazy, &lazyType{of: t.types, written: t.written, index: i,
-				apiVersion: group + "/" + version.At("name").Str()})
+		lazyTypes := func(of *types, w *written) (all []*lazyType) {
+			group := t.outline.At("spec", "group").Str()
+			for i, version := range t.outline.At("spec", "versions").Items() {
+				all = append(all, &lazyType{of: of, written: w, index: i, apiVersion: group + "/" + version.At("name").Str()})
+			}
+			return all
 		}
+		if d.Shared != nil {
+			t.lazy = d.Shared.of(v, lazyTypes).lazy
+			return
+		}
+		t.lazy = lazyTypes(t.types, &written{version: v})
 	})
 	return t
 }

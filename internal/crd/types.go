@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"weak"
 
+	"plinth/internal/cel"
 	"plinth/internal/engine"
 	"plinth/internal/invariants"
 	"plinth/internal/objectmeta"
@@ -44,6 +45,7 @@ type lazyType struct {
 	written    *written // the definition
 	index      int      // of the version in spec.versions
 	apiVersion string
+	rules      *cel.Rules // nil: each server has its own
 
 	compiled atomic.Pointer[schema.Type] // nil: not in kept
 	used     atomic.Bool

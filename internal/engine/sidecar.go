@@ -28,32 +28,36 @@ import (
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
 		// The kind may no longer be served; its objects are kept all the same, and have owners.
-		k := registry.Now().Kind(key.Resource)
-		part := describedMetadata
-		if k != nil {
-			part = k.Storage.described()
-		}
-		var obj object.Value
-		var at object.Offsets
-		ok := part != nil
-		if ok {
-			obj, at, ok = object.ParsePart(data, part)
-		}
-		var s *store.Sidecar
-		if ok {
-			s = sidecarAt(k, obj, at, &store.Sidecar{})
-		} else {
-			parsed, err := object.ParseJSON(data)
-			if err != nil {
-				return unreadableSidecar(err)
-			}
-			s = sidecar(k, parsed.Value, data, &store.Sidecar{})
-		}
-		if invariants.Enabled {
-			assertDescribed(k, data, s)
-		}
-		return s
+		return DescribeAs(registry.Now().Kind(key.Resource), data)
 	}
+}
+
+// DescribeAs is Describe for bytes that are an object of a kind; nil: it is not known of which.
+func DescribeAs(k *Kind, data []byte) *store.Sidecar {
+	part := describedMetadata
+	if k != nil {
+		part = k.Storage.described()
+	}
+	var obj object.Value
+	var at object.Offsets
+	ok := part != nil
+	if ok {
+		obj, at, ok = object.ParsePart(data, part)
+	}
+	var s *store.Sidecar
+	if ok {
+		s = sidecarAt(k, obj, at, &store.Sidecar{})
+	} else {
+		parsed, err := object.ParseJSON(data)
+		if err != nil {
+			return unreadableSidecar(err)
+		}
+		s = sidecar(k, parsed.Value, data, &store.Sidecar{})
+	}
+	if invariants.Enabled {
+		assertDescribed(k, data, s)
+	}
+	return s
 }
 
 // The paths that a sidecar is made of, besides those of the selectable fields.

@@ -18,7 +18,7 @@ func (p *Plane) plugins() (admission.Plugins, error) {
 	c.Store, c.Registry = p.Store, p.Registry
 	c.Features, c.Version, c.Now, c.Logger = p.config.Features, Version, p.config.Now, p.config.Logger
 	c.CreateNamespace, c.Endpoint, c.InProcess = p.createNamespace, p.services().Endpoint, p.config.Webhooks
-	c.Expressions, c.Egress = &p.Expressions, p.config.Egress
+	c.Expressions, c.Egress = p.Expressions, p.config.Egress
 	c.Follow = func(run func(context.Context)) { p.follow = append(p.follow, run) }
 	return admission.New(c)
 }

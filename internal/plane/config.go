@@ -20,6 +20,7 @@ import (
 	"plinth/internal/console"
 	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
+	"plinth/internal/crd"
 	"plinth/internal/egress"
 	"plinth/internal/engine"
 	"plinth/internal/fairness"
@@ -88,6 +89,9 @@ type Config struct {
 	Unavailable func(name, reason string)
 	Worklists   worklist.Observe // is told what controllers have to do
 	Expressions cel.Observe      // is told of expressions that are compiled, and evaluated
+	// Definitions has what the definitions of all planes of the process have in common, and their compiled expressions;
+	// nil: the plane has its own.
+	Definitions *crd.Shared
 
 	Nodes nodes.Config // has Kubelets, BytesPerSecond and Metrics
 	// Aggregation has the Certificate and FollowRedirects. With EndpointsOnly the cluster IP of a Service is never used,

@@ -89,21 +89,45 @@ func (p *Plane) newHandler() (err error) {
 	return nil
 }
 
-// Reader makes a handler that answers reads of another engine's objects as the plane answers those of its own: it has
-// the same users, limits, metrics and audit, and no pages or other servers. Those may read who may do what is asked,
+// Reader makes a handler that answers reads of another engine's objects, which are of these types, as the plane answers
+// those of its own: it has the same users, limits, metrics and audit, and no pages or other servers. Those may read who may do what is asked,
 // whose user is left out; why is told to the others.
-func (p *Plane) Reader(e *engine.Engine, asked access.Attributes, why string) (http.Handler, error) {
+func (p *Plane) Reader(e *engine.Engine, types *engine.Registry, asked access.Attributes, why string) (http.Handler,
+	error) {
 	c := p.http
-	c.Engine, c.EncodedBytes = e, 4<<20
+	c.Engine, c.Registry, c.EncodedBytes = e, types, 4<<20
 	c.Authorizer = access.AuthorizerFunc(func(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
-		asked := asked
-		asked.User = a.User
-		decision, reason, err := p.config.Authority.Authorize(ctx, &asked)
+		decision, reason, err := p.authorize(ctx, a.User, asked)
 		if decision != access.Allow {
 			reason = why
 		}
 		return decision, reason, err
 	})
+	return reader(c)
+}
+
+// Refuser makes a handler that answers as one of Reader does for users who may not read. To others it says the same.
+func (p *Plane) Refuser(why string) (http.Handler, error) {
+	c := p.http
+	c.Authorizer = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
+		return access.NoOpinion, why, nil
+	})
+	return reader(c)
+}
+
+// Allows says whether the roles allow a user what is asked, whose user is left out.
+func (p *Plane) Allows(ctx context.Context, user access.User, asked access.Attributes) bool {
+	decision, _, err := p.authorize(ctx, user, asked)
+	return err == nil && decision == access.Allow
+}
+
+func (p *Plane) authorize(ctx context.Context, user access.User, asked access.Attributes) (access.Decision, string,
+	error) {
+	asked.User = user
+	return p.config.Authority.Authorize(ctx, &asked)
+}
+
+func reader(c httpapi.Config) (http.Handler, error) {
 	c.Backends, c.Handlers, c.Pages, c.Checks, c.Console = nil, nil, nil, nil, nil
 	c.Statusz, c.Flagz = nil, nil
 	return httpapi.New(c)

@@ -50,7 +50,7 @@ type Plane struct {
 	Fairness   *fairness.Fairness // nil without Limits.Fairness
 	Verifier   *serviceaccount.Verifier
 	// Expressions are the compiled expressions of custom types and of policies.
-	Expressions cel.Cache
+	Expressions *cel.Cache
 
 	config      Config
 	auth        *auth.Authenticator
@@ -99,8 +99,12 @@ func (p *Plane) openEngine(ctx context.Context) error {
 	c := &p.config
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = p.webhooks().Call
-	p.Expressions.Observe = c.Expressions
-	definitions.Expressions = &p.Expressions
+	if definitions.Shared = c.Definitions; c.Definitions != nil {
+		p.Expressions = c.Definitions.Expressions
+	} else {
+		p.Expressions = &cel.Cache{Observe: c.Expressions}
+	}
+	definitions.Expressions = p.Expressions
 	definitions.LatestExpressions = c.Releases.LatestExpressions()
 	if c.Image != nil {
 		definitions.Texts = c.Image.texts
@@ -264,7 +268,9 @@ func (p *Plane) Close() error {
 	if p.Aggregator != nil {
 		p.Aggregator.Wait()
 	}
-	p.Expressions.Close()
+	if p.config.Definitions == nil && p.Expressions != nil {
+		p.Expressions.Close()
+	}
 	if p.Engine != nil {
 		p.Engine.Close()
 	}

@@ -31,7 +31,8 @@ import (
 // The answers come from the ordinary handler, engine and store, over an Across of the store for each type that somebody
 // reads. It is made by the first request, and stays until nobody has used it for as long as history is kept.
 //
-// Only built-in types are served: those of a definition may be another one in each plane, and so may their versions.
+// A custom type is served as far as planes serve it themselves (acrosscustom.go).
+//
 // Who reads all planes needs the verb access on all of them, by a rule of the first plane without resourceNames. It
 // makes its holder an administrator in each (package credentials), so nothing is shown that could not be read before.
 
@@ -47,15 +48,20 @@ const acrossIdle = 5 * time.Minute
 // across are the types that are read in all planes.
 type across struct {
 	mu     sync.Mutex
-	types  map[string]*acrossType // by engine.Kind.Path
+	types  map[string]*acrossType // by engine.Kind.Path; for a custom type with its version behind it
 	closed bool
+	// refuser answers who may not read all planes.
+	refuser func() (http.Handler, error)
 }
 
-// acrossType is one type in all planes. across.mu guards users and last; made is called without it.
+// acrossType is one type in all planes. across.mu guards users, last and what is set when it is made; made is called
+// without it.
 type acrossType struct {
 	made    func() error
 	store   *store.Across // after made, as handler
 	handler http.Handler
+	view    store.View // of which the handler is
+	custom  *customType
 	users   int
 	last    time.Time // when the last one ended
 }
@@ -63,15 +69,16 @@ type acrossType struct {
 // serveAll serves a request to all planes.
 func (p *Planes) serveAll(w http.ResponseWriter, r *http.Request) {
 	asked := httpapi.Parse(r)
-	first := p.config.First
-	resource := first.Registry.Builtin().Find(asked.Group, asked.Version, asked.Resource)
+	types := p.config.First.Registry.Builtin()
+	resource := types.Find(asked.Group, asked.Version, asked.Resource)
+	custom := resource == nil && asked.Group != "" && !types.HasBuiltinKind(asked.Group+"/"+asked.Resource)
 	switch {
 	case !asked.IsResource:
 		p.refuse(w, r, apierr.NewNoSuchPath())
 		return
-	case resource == nil || resource.Stored == nil || resource.Made != nil || asked.Group == kind.Group:
+	case !custom && (resource == nil || resource.Stored == nil || resource.Made != nil) || asked.Group == kind.Group:
 		p.refuse(w, r, &apierr.Error{Code: http.StatusNotFound, Reason: apierr.NotFound, Message: "across planes, only " +
-			"built-in types that are stored are served, and each plane has its own others"})
+			"types of objects are served that are stored in planes"})
 		return
 	case asked.Verb != "list" && asked.Verb != "watch" || asked.Subresource != "":
 		p.refuse(w, r, apierr.NewMethodNotAllowed())
@@ -81,62 +88,152 @@ func (p *Planes) serveAll(w http.ResponseWriter, r *http.Request) {
 			field.Forbidden(field.NewPath(sendInitial), sendInitial+" is forbidden across planes")}))
 		return
 	}
-	t, err := p.useType(resource)
+	if !p.mayRead(r) {
+		// Nothing is made for who may not read it.
+		if refuser, err := p.across.refuser(); err != nil {
+			p.refuse(w, r, err)
+		} else {
+			refuser.ServeHTTP(w, r)
+		}
+		return
+	}
+	var t *acrossType
+	var err error
+	if custom {
+		t, err = p.useType(asked.Group+"/"+asked.Resource+"/"+asked.Version, &customType{definitions: p.config.Definitions,
+			group: asked.Group, version: asked.Version, plural: asked.Resource})
+	} else {
+		t, err = p.useType(resource.Stored.Path, nil)
+	}
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
 	defer p.releaseType(t)
-	t.handler.ServeHTTP(w, r)
+	p.handlerOf(t).ServeHTTP(w, r)
 }
 
-// useType returns a type, until releaseType.
-func (p *Planes) useType(r *engine.Resource) (*acrossType, error) {
-	path := r.Stored.Path
+// forAll is what those are told who may not read all planes.
+const forAll = "that takes the verb access on all planes"
+
+// mayRead says whether the user of a request may read all planes, or impersonates somebody, as whom the handler of the
+// type decides. It does so once more for all.
+func (p *Planes) mayRead(r *http.Request) bool {
+	if r.Header.Get("Impersonate-User") != "" {
+		return true
+	}
+	id, err := p.config.First.Authenticate(r)
+	return err == nil && p.config.First.Allows(r.Context(), id.User, kind.AccessTo(""))
+}
+
+// useType returns a type, until releaseType. custom is nil for a built-in one, whose name is its path.
+func (p *Planes) useType(name string, custom *customType) (*acrossType, error) {
 	p.across.mu.Lock()
 	if p.across.closed {
 		p.across.mu.Unlock()
 		return nil, apierr.NewUnavailable("the server is closing")
 	}
-	t := p.across.types[path]
-	if t == nil || t.store != nil && t.store.Broken() {
-		t = &acrossType{}
-		t.made = sync.OnceValue(func() error { return p.makeType(t, path) })
-		p.across.types[path] = t
+	t := p.across.types[name]
+	var over *store.Across
+	if t != nil && t.over() {
+		// Who still reads it is told to begin again.
+		t, over = nil, t.store
+	}
+	if t == nil {
+		t = &acrossType{custom: custom}
+		t.made = sync.OnceValue(func() error { return p.makeType(t, name) })
+		p.across.types[name] = t
 	}
 	t.users++
 	p.across.mu.Unlock()
+	p.closeAcross(over)
 	err := t.made()
 	if err != nil {
 		p.releaseType(t)
 		p.across.mu.Lock()
 		defer p.across.mu.Unlock()
-		if p.across.types[path] == t {
-			delete(p.across.types, path) // the next request tries again
+		if p.across.types[name] == t {
+			delete(p.across.types, name) // the next request tries again
 		}
 		return nil, err
 	}
 	return t, nil
 }
 
+// over says whether nobody can begin to read the type: it does not follow the planes any more, or none of them serves
+// it, and if some serve another one of this name, that is to be found.
+func (t *acrossType) over() bool {
+	return t.store != nil && (t.store.Broken() || t.custom != nil && len(t.store.Views()) == 0)
+}
+
 // makeType begins to follow a type.
-func (p *Planes) makeType(t *acrossType, path string) error {
+func (p *Planes) makeType(t *acrossType, name string) error {
 	first := p.config.First
-	view := &builtIn{engine.Describe(first.Registry)}
-	all, err := first.Store.Across(store.AcrossConfig{Resource: path, Planes: kind.Path,
-		View: func(*store.Version) store.View { return view }})
+	config, view, resource := store.AcrossConfig{Resource: name, Planes: kind.Path}, store.View(nil), (*engine.Resource)(nil)
+	if t.custom == nil {
+		view = &builtIn{engine.Describe(first.Registry)}
+		config.View = func(*store.Version) store.View { return view }
+	} else {
+		chosen, err := p.choose(t.custom)
+		if err != nil {
+			return err
+		}
+		view, resource = custom{chosen}, chosen.Shown
+		t.custom.configure(&config, chosen)
+	}
+	all, err := first.Store.Across(config)
 	if err != nil {
 		return err
 	}
-	handler, err := first.Reader(engine.New(engine.Config{Store: all.Store, Registry: first.Registry, Now: p.config.Now}),
-		kind.AccessTo(""), "that takes the verb access on all planes")
+	handler, err := p.handlerOver(all, resource)
 	if err != nil {
 		return errors.Join(err, all.Close())
 	}
 	p.across.mu.Lock()
 	defer p.across.mu.Unlock()
-	t.store, t.handler = all, handler
+	t.store, t.handler, t.view = all, handler, view
 	return nil
+}
+
+// handlerOver makes the handler for a type; a nil resource is for a built-in one.
+func (p *Planes) handlerOver(all *store.Across, resource *engine.Resource) (http.Handler, error) {
+	first := p.config.First
+	types := first.Registry
+	if resource != nil {
+		types = engine.NewRegistry([]*engine.Resource{resource})
+	}
+	return first.Reader(engine.New(engine.Config{Store: all.Store, Registry: types, Now: p.config.Now}), types,
+		kind.AccessTo(""), forAll)
+}
+
+// handlerOf is the handler of a type. If no plane has the definition any more that it is made of, it is made of the one
+// that most planes have, which may have other columns of tables and other selectable fields.
+func (p *Planes) handlerOf(t *acrossType) http.Handler {
+	p.across.mu.Lock()
+	defer p.across.mu.Unlock()
+	if t.custom == nil {
+		return t.handler
+	}
+	views := t.store.Views()
+	if views[t.view] > 0 {
+		return t.handler
+	}
+	best := t.view
+	for v, n := range views {
+		if n > views[best] {
+			best = v
+		}
+	}
+	if best == t.view {
+		return t.handler
+	}
+	handler, err := p.handlerOver(t.store, best.(custom).Shown)
+	if err != nil {
+		p.config.Logger.Error("a type in all planes is served by an old definition", "error", err)
+		return t.handler
+	}
+	t.handler, t.view = handler, best
+	return handler
 }
 
 // releaseType ends the use of a type.
@@ -162,9 +259,16 @@ func (p *Planes) restTypes(end bool) {
 	}
 	p.across.mu.Unlock()
 	for _, s := range over {
-		if err := s.Close(); err != nil {
-			p.config.Logger.Error("what was followed in all planes was not closed well", "error", err)
-		}
+		p.closeAcross(s)
+	}
+}
+
+func (p *Planes) closeAcross(s *store.Across) {
+	if s == nil {
+		return
+	}
+	if err := s.Close(); err != nil {
+		p.config.Logger.Error("what was followed in all planes was not closed well", "error", err)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/fairness"
 	"plinth/internal/plane"
@@ -53,9 +54,11 @@ type Config struct {
 	// Controllers identifies the controllers that run in planes.
 	Controllers string
 	// Idle is how long a plane stays open that nobody uses. 0: DefaultIdle.
-	Idle   time.Duration
-	Now    func() time.Time
-	Logger *slog.Logger
+	Idle time.Duration
+	// Definitions has what the definitions of all planes have in common.
+	Definitions *crd.Shared
+	Now         func() time.Time
+	Logger      *slog.Logger
 }
 
 // DefaultIdle is Config.Idle, if that is not set.
@@ -125,6 +128,7 @@ func New(ctx context.Context, c Config) (*Planes, error) {
 	p := &Planes{config: c, router: route.Router{Domain: c.Domain}, open: map[string]*opened{},
 		begun: map[string]bool{}, records: map[string]*record{}, alarms: map[string]alarm{},
 		across: across{types: map[string]*acrossType{}}}
+	p.across.refuser = sync.OnceValues(func() (http.Handler, error) { return c.First.Refuser(forAll) })
 	p.closing, p.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := p.makeTemplate(ctx); err != nil {
 		return nil, fmt.Errorf("the objects with which planes begin: %w", err)

@@ -8,10 +8,15 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plinth/internal/aggregation"
 	"plinth/internal/audit"
+	"plinth/internal/cel"
+	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/features"
+	"plinth/internal/gotypes"
 	"plinth/internal/httpapi"
 	"plinth/internal/initial"
 	"plinth/internal/metrics"
@@ -73,6 +78,9 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	expressions := metrics.NewExpressions()
 	s.counts.show(expressions.Collectors()...)
 	p.Expressions = expressions.Observe()
+	if c.Planes {
+		p.Definitions = crd.NewShared(gotypes.Of[metav1.ObjectMeta], &cel.Cache{Observe: p.Expressions, Sharing: true})
+	}
 	s.counts.aggregation = metrics.NewAggregation()
 	p.Issued, p.Unavailable, p.Worklists = issued.Issued, s.counts.aggregation.Unavailable, worklists.Observe()
 	p.Nodes = nodes.Config{Kubelets: c.Kubelets, Files: s.files,

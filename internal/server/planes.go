@@ -95,6 +95,7 @@ func (s *Server) openPlanes(ctx context.Context) (err error) {
 		First: s.plane, Domain: s.config.PlanesDomain, Make: s.madeOf, Now: s.clock, Logger: s.config.Logger,
 		Idle: s.config.planeIdle, Secret: s.credentials.ID(), Adopted: s.credentials.Adopted(),
 		Controllers: strings.Join(s.config.Controllers.Selected(), ","),
+		Definitions: s.shared.Definitions,
 	})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,7 @@ type Across struct {
 	mu     sync.Mutex // guards the following, and what acrossPlane says
 	planes map[string]*acrossPlane
 	ended  []*acrossPlane // since the horizon, oldest first
-	shown  int            // how many planes have a view
+	views  map[View]int   // how many planes have which
 
 	scanning sync.Mutex // held by scan, and guards scanned
 	scanned  int64      // the changes of definitions after it are known
@@ -78,6 +79,8 @@ type AcrossConfig struct {
 	// View returns how the versions of a plane are shown that has this definition, nil: it has none. A nil View shows
 	// none. Views that are equal show the same.
 	View func(definition *Version) View
+	// Describe is Config.Describe for what is shown; nil: that of the log.
+	Describe func(Key, []byte) *Sidecar
 }
 
 // View shows the versions of a plane to readers of all planes. It is comparable.
@@ -140,10 +143,13 @@ func (s *Store) Across(c AcrossConfig) (*Across, error) {
 		return nil, err
 	}
 	a := &Across{config: c, seq: w.sequencer, names: map[string]string{}, planes: map[string]*acrossPlane{},
-		arrived: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+		views: map[View]int{}, arrived: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	revision, extent, begin := a.join()
 	config := *w.config
 	config.Log, config.Sealing, config.Charge, config.Rules, config.across = nil, nil, nil, "", true
+	if c.Describe != nil {
+		config.Describe = c.Describe
+	}
 	a.scanned = revision
 	state, err := a.newState(&config, revision, extent, begin)
 	if err != nil {
@@ -240,16 +246,19 @@ func (a *Across) enter(e *acrossEntry) *acrossPlane {
 
 // count counts the planes that have a view. The caller holds mu.
 func (a *Across) count(v View, n int) {
-	if v != nil {
-		a.shown += n
+	if v == nil {
+		return
+	}
+	if a.views[v] += n; a.views[v] == 0 {
+		delete(a.views, v)
 	}
 }
 
-// Shown is how many planes have a View, as of what was applied.
-func (a *Across) Shown() int {
+// Views are the views that planes have, and how many have each, as of what was applied.
+func (a *Across) Views() map[View]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.shown
+	return maps.Clone(a.views)
 }
 
 // key is the key of an object of a plane.

@@ -182,7 +182,7 @@ func newPolicy(obj object.Value, cache *cel.Cache) *policy {
 	if kind := spec.At("paramKind"); !kind.IsNull() {
 		p.params = kind.At("apiVersion").Str() + ", Kind=" + kind.At("kind").Str()
 	}
-	p.program = cel.NewLazy(cache, func() (*program, int) { return newProgram(spec) })
+	p.program = cel.NewSharedLazy(cache, object.AppendJSON(nil, spec), func() (*program, int) { return newProgram(spec) })
 	return p
 }
 
