@@ -169,7 +169,9 @@ func (t *acrossType) over() bool {
 // makeType begins to follow a type.
 func (p *Planes) makeType(t *acrossType, name string) error {
 	first := p.config.First
-	config, view, resource := store.AcrossConfig{Resource: name, Planes: kind.Path}, store.View(nil), (*engine.Resource)(nil)
+	config := store.AcrossConfig{Resource: name, Planes: kind.Path}
+	var view store.View
+	var resource *engine.Resource
 	if t.custom == nil {
 		view = &builtIn{engine.Describe(first.Registry)}
 		config.View = func(*store.Version) store.View { return view }

@@ -345,7 +345,12 @@ func deleted(of map[string]string) map[string]string {
 // watchAcross watches all planes; the function waits for the next event.
 func watchAcross(t *testing.T, front *httptest.Server, resourceVersion string) func() *acrossEvent {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+allMaps+
+	return watchPath(t, front, allMaps, resourceVersion)
+}
+
+func watchPath(t *testing.T, front *httptest.Server, path, resourceVersion string) func() *acrossEvent {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+path+
 		"?watch=1&allowWatchBookmarks=true&resourceVersion="+resourceVersion, nil)
 	if err != nil {
 		t.Fatal(err)

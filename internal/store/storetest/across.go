@@ -76,7 +76,8 @@ type followed struct {
 
 func (f *followed) open() {
 	f.t.Helper()
-	c := store.AcrossConfig{Resource: "/pods", Planes: "planes", View: func(*store.Version) store.View { return marked("x") }}
+	c := store.AcrossConfig{Resource: "/pods", Planes: "planes",
+		View: func(*store.Version) store.View { return marked("x") }}
 	if f.defines {
 		c.Definition, c.View = definition, viewOf
 	}
