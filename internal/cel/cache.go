@@ -125,8 +125,8 @@ func NewSharedLazy[T any](c *Cache, text []byte, compile func() (of *T, expressi
 	return l
 }
 
-// sharedText identifies a text, and what is compiled of it. Owners of planes write the texts, so no two may be taken for
-// one.
+// sharedText identifies a text, and what is compiled of it. Owners of planes write the texts, so no two may be taken
+// for one.
 type sharedText struct {
 	typ string
 	sum [sha256.Size]byte

@@ -141,13 +141,13 @@ func (s *Shared) serves(v *store.Version, version string) *Served {
 			stored.Items()[0].Str() != version) {
 			return nil
 		}
-		return &Served{Resource: r, Shown: shown(r)}
+		return &Served{Resource: r, Shown: asShown(r)}
 	}
 	return nil
 }
 
-// shown is a resource of objects that are stored as r serves them. It is for reads.
-func shown(r *engine.Resource) *engine.Resource {
+// asShown is a resource of objects that are stored as r serves them. It is for reads.
+func asShown(r *engine.Resource) *engine.Resource {
 	s := &engine.Resource{Naming: r.Naming, Schema: r.Schema, Written: r.Written, Model: r.Model}
 	s.Verbs, s.DiscoveryVerbs = []string{"list", "watch"}, nil
 	s.Columns, s.Cells = r.Columns, r.Cells

@@ -90,8 +90,8 @@ func (p *Plane) newHandler() (err error) {
 }
 
 // Reader makes a handler that answers reads of another engine's objects, which are of these types, as the plane answers
-// those of its own: it has the same users, limits, metrics and audit, and no pages or other servers. Those may read who may do what is asked,
-// whose user is left out; why is told to the others.
+// those of its own: it has the same users, limits, metrics and audit, and no pages or other servers. Those may read who
+// may do what is asked, whose user is left out; why is told to the others.
 func (p *Plane) Reader(e *engine.Engine, types *engine.Registry, asked access.Attributes, why string) (http.Handler,
 	error) {
 	c := p.http

@@ -57,13 +57,13 @@ type across struct {
 // acrossType is one type in all planes. across.mu guards users, last and what is set when it is made; made is called
 // without it.
 type acrossType struct {
-	made    func() error
-	store   *store.Across // after made, as handler
-	handler http.Handler
-	view    store.View // of which the handler is
-	custom  *customType
-	users   int
-	last    time.Time // when the last one ended
+	made      func() error
+	store     *store.Across // after made, as handler
+	handler   http.Handler
+	presenter store.Presenter // of which the handler is
+	custom    *customType
+	users     int
+	last      time.Time // when the last one ended
 }
 
 // serveAll serves a request to all planes.
@@ -163,24 +163,24 @@ func (p *Planes) useType(name string, custom *customType) (*acrossType, error) {
 // over says whether nobody can begin to read the type: it does not follow the planes any more, or none of them serves
 // it, and if some serve another one of this name, that is to be found.
 func (t *acrossType) over() bool {
-	return t.store != nil && (t.store.Broken() || t.custom != nil && len(t.store.Views()) == 0)
+	return t.store != nil && (t.store.Broken() || t.custom != nil && len(t.store.Presenters()) == 0)
 }
 
 // makeType begins to follow a type.
 func (p *Planes) makeType(t *acrossType, name string) error {
 	first := p.config.First
 	config := store.AcrossConfig{Resource: name, Planes: kind.Path}
-	var view store.View
+	var presenter store.Presenter
 	var resource *engine.Resource
 	if t.custom == nil {
-		view = &builtIn{engine.Describe(first.Registry)}
-		config.View = func(*store.Version) store.View { return view }
+		presenter = &builtIn{engine.Describe(first.Registry)}
+		config.Presenter = func(*store.Version) store.Presenter { return presenter }
 	} else {
 		chosen, err := p.choose(t.custom)
 		if err != nil {
 			return err
 		}
-		view, resource = custom{chosen}, chosen.Shown
+		presenter, resource = custom{chosen}, chosen.Shown
 		t.custom.configure(&config, chosen)
 	}
 	all, err := first.Store.Across(config)
@@ -193,7 +193,7 @@ func (p *Planes) makeType(t *acrossType, name string) error {
 	}
 	p.across.mu.Lock()
 	defer p.across.mu.Unlock()
-	t.store, t.handler, t.view = all, handler, view
+	t.store, t.handler, t.presenter = all, handler, presenter
 	return nil
 }
 
@@ -216,17 +216,17 @@ func (p *Planes) handlerOf(t *acrossType) http.Handler {
 	if t.custom == nil {
 		return t.handler
 	}
-	views := t.store.Views()
-	if views[t.view] > 0 {
+	presenters := t.store.Presenters()
+	if presenters[t.presenter] > 0 {
 		return t.handler
 	}
-	best := t.view
-	for v, n := range views {
-		if n > views[best] {
+	best := t.presenter
+	for v, n := range presenters {
+		if n > presenters[best] {
 			best = v
 		}
 	}
-	if best == t.view {
+	if best == t.presenter {
 		return t.handler
 	}
 	handler, err := p.handlerOver(t.store, best.(custom).Shown)
@@ -234,7 +234,7 @@ func (p *Planes) handlerOf(t *acrossType) http.Handler {
 		p.config.Logger.Error("a type in all planes is served by an old definition", "error", err)
 		return t.handler
 	}
-	t.handler, t.view = handler, best
+	t.handler, t.presenter = handler, best
 	return handler
 }
 
@@ -279,8 +279,8 @@ type builtIn struct {
 	describe func(store.Key, []byte) *store.Sidecar
 }
 
-// Show implements store.View.
-func (b *builtIn) Show(k store.Key, v *store.Version, plane string) ([]byte, *store.Sidecar, error) {
+// Present implements store.Presenter.
+func (b *builtIn) Present(k store.Key, v *store.Version, plane string) ([]byte, *store.Sidecar, error) {
 	if v.Sidecar.Unreadable != nil {
 		return v.Data(), v.Sidecar, nil
 	}

@@ -52,8 +52,8 @@ func (c *customType) serves(definition *store.Version) *crd.Served {
 // custom shows the objects of a plane by its definition.
 type custom struct{ *crd.Served }
 
-// Show implements store.View.
-func (c custom) Show(_ store.Key, v *store.Version, plane string) ([]byte, *store.Sidecar, error) {
+// Present implements store.Presenter.
+func (c custom) Present(_ store.Key, v *store.Version, plane string) ([]byte, *store.Sidecar, error) {
 	if v.Sidecar.Unreadable != nil {
 		return v.Data(), v.Sidecar, nil
 	}
@@ -81,7 +81,7 @@ func sortOf(s *crd.Served) sort { return sort{s.Shown.Kind, s.Shown.Namespaced} 
 // configure sets how planes show their objects: those of the same sort as the chosen one.
 func (c *customType) configure(a *store.AcrossConfig, chosen *crd.Served) {
 	a.Resource, a.Definition = chosen.Shown.Stored.Path, c.definition()
-	a.View = func(definition *store.Version) store.View {
+	a.Presenter = func(definition *store.Version) store.Presenter {
 		if s := c.serves(definition); s != nil && sortOf(s) == sortOf(chosen) {
 			return custom{s}
 		}

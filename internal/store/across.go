@@ -19,7 +19,7 @@ import (
 // its hands. But all planes have one sequencer, and what it publishes is in order already. So an Across is a state to
 // which the changes of all planes are applied:
 //
-//	live at revision R = { (name, plane) → view of the plane at R (version) : the plane had the version at R }
+//	live at revision R = { (name, plane) → what the plane's Presenter at R shows of its version at R }
 //
 // It begins with what the planes have at one moment: while seq is held, nothing is published. From then on the
 // sequencer puts what it publishes into a queue, which costs it an entry and no more, and a goroutine applies that. A
@@ -41,8 +41,8 @@ import (
 //
 // A client that is cut off within them gets some of them again. Behind them there is a bookmark (engine.Watch).
 //
-// How a plane shows its versions is its View. If an object of the plane decides about that (Definition), its changes
-// are followed: what was shown otherwise is changed, with the revision of that change.
+// How a plane shows its versions is its Presenter. If an object of the plane decides about that (Definition), its
+// changes are followed: what was shown otherwise is changed, with the revision of that change.
 //
 // The queue is bounded. If the goroutine cannot keep up, or there is a failure, the state ends for its readers with
 // ErrCompacted, as they would miss changes, and they begin again with another Across. Without an Across the sequencer
@@ -60,10 +60,10 @@ type Across struct {
 	overflow bool              // the queue was full; seq guards it
 	broken   atomic.Bool       // see Broken
 
-	mu     sync.Mutex // guards the following, and what acrossPlane says
-	planes map[string]*acrossPlane
-	ended  []*acrossPlane // since the horizon, oldest first
-	views  map[View]int   // how many planes have which
+	mu         sync.Mutex // guards the following, and what acrossPlane says
+	planes     map[string]*acrossPlane
+	ended      []*acrossPlane    // since the horizon, oldest first
+	presenters map[Presenter]int // how many planes have which
 
 	scanning sync.Mutex // held by scan, and guards scanned
 	scanned  int64      // the changes of definitions after it are known
@@ -76,17 +76,17 @@ type AcrossConfig struct {
 	Planes string
 	// Definition is the key of the object in each plane that decides how its versions are shown; the zero Key: none does.
 	Definition Key
-	// View returns how the versions of a plane are shown that has this definition, nil: it has none. A nil View shows
-	// none. Views that are equal show the same.
-	View func(definition *Version) View
+	// Presenter returns how the versions of a plane are shown that has this definition, nil: it has none. A nil Presenter
+	// shows none. Presenters that are equal show the same.
+	Presenter func(definition *Version) Presenter
 	// Describe is Config.Describe for what is shown; nil: that of the log.
 	Describe func(Key, []byte) *Sidecar
 }
 
-// View shows the versions of a plane to readers of all planes. It is comparable.
-type View interface {
-	// Show returns a version as that of the plane with this name, under a key of all planes. Nil data: it is not shown.
-	Show(k Key, v *Version, plane string) (data []byte, sidecar *Sidecar, err error)
+// Presenter shows the versions of a plane to readers of all planes. It is comparable.
+type Presenter interface {
+	// Present returns a version as that of the plane with this name, under a key of all planes. Nil data: it is not shown.
+	Present(k Key, v *Version, plane string) (data []byte, sidecar *Sidecar, err error)
 }
 
 // maxAcross bounds the records, and the planes that begin or end, in the queue of an Across.
@@ -112,28 +112,28 @@ type acrossContent struct {
 
 // acrossPlane is a plane as of what was applied.
 type acrossPlane struct {
-	id, name string
-	versions *names // only run reads and changes them
-	view     View   // mu guards it and the following
-	changes  []viewChange
-	ended    int64 // the revision with which it has ended; 0: it has not
-	last     int   // how many objects were shown at the end
+	id, name  string
+	versions  *names    // only run reads and changes them
+	presenter Presenter // mu guards it and the following
+	changes   []presenterChange
+	ended     int64 // the revision with which it has ended; 0: it has not
+	last      int   // how many objects were shown at the end
 }
 
-// viewChange is a change of the view of a plane.
-type viewChange struct {
+// presenterChange is a change of the presenter of a plane.
+type presenterChange struct {
 	revision int64
-	before   View
+	before   Presenter
 }
 
-// viewAt is the view as of a revision that is not before the first one in changes. The caller holds mu.
-func (p *acrossPlane) viewAt(revision int64) View {
+// presenterAt is the presenter as of a revision that is not before the first one in changes. The caller holds mu.
+func (p *acrossPlane) presenterAt(revision int64) Presenter {
 	for _, c := range p.changes {
 		if revision < c.revision {
 			return c.before
 		}
 	}
-	return p.view
+	return p.presenter
 }
 
 // Across makes the Across of a resource. The caller closes it.
@@ -143,7 +143,8 @@ func (s *Store) Across(c AcrossConfig) (*Across, error) {
 		return nil, err
 	}
 	a := &Across{config: c, seq: w.sequencer, names: map[string]string{}, planes: map[string]*acrossPlane{},
-		views: map[View]int{}, arrived: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+		presenters: map[Presenter]int{}, arrived: make(chan struct{}, 1), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	revision, extent, begin := a.join()
 	config := *w.config
 	config.Log, config.Sealing, config.Charge, config.Rules, config.across = nil, nil, nil, "", true
@@ -217,7 +218,7 @@ func (a *Across) newState(c *Config, revision int64, extent Window, planes []acr
 		var failed error
 		p.versions.Scan(func(_ string, of *Version) bool {
 			var v *Version
-			if v, failed = a.show(p.view, of, p.name); failed == nil && v != nil {
+			if v, failed = a.show(p.presenter, of, p.name); failed == nil && v != nil {
 				s.set(v.Key, nil, v, revision)
 			}
 			return failed == nil
@@ -236,29 +237,30 @@ func (a *Across) newState(c *Config, revision int64, extent Window, planes []acr
 
 // enter makes the plane of an entry with which it begins.
 func (a *Across) enter(e *acrossEntry) *acrossPlane {
-	p := &acrossPlane{id: e.plane, name: e.name, versions: e.begins.versions, view: a.config.View(e.begins.definition)}
+	p := &acrossPlane{id: e.plane, name: e.name, versions: e.begins.versions,
+		presenter: a.config.Presenter(e.begins.definition)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.planes[e.plane] = p
-	a.count(p.view, 1)
+	a.count(p.presenter, 1)
 	return p
 }
 
-// count counts the planes that have a view. The caller holds mu.
-func (a *Across) count(v View, n int) {
+// count counts the planes that have a presenter. The caller holds mu.
+func (a *Across) count(v Presenter, n int) {
 	if v == nil {
 		return
 	}
-	if a.views[v] += n; a.views[v] == 0 {
-		delete(a.views, v)
+	if a.presenters[v] += n; a.presenters[v] == 0 {
+		delete(a.presenters, v)
 	}
 }
 
-// Views are the views that planes have, and how many have each, as of what was applied.
-func (a *Across) Views() map[View]int {
+// Presenters are the presenters that planes have, and how many have each, as of what was applied.
+func (a *Across) Presenters() map[Presenter]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return maps.Clone(a.views)
+	return maps.Clone(a.presenters)
 }
 
 // key is the key of an object of a plane.
@@ -266,13 +268,13 @@ func (a *Across) key(name, plane string) Key {
 	return Key{Resource: a.config.Resource, Name: name + acrossSeparator + plane}
 }
 
-// show is a version as a view shows it; nil: it does not, or there is none.
-func (a *Across) show(view View, of *Version, plane string) (*Version, error) {
-	if view == nil || of == nil {
+// show is a version as a presenter shows it; nil: it does not, or there is none.
+func (a *Across) show(presenter Presenter, of *Version, plane string) (*Version, error) {
+	if presenter == nil || of == nil {
 		return nil, nil
 	}
 	k := a.key(of.Key.Name, plane)
-	data, sidecar, err := view.Show(k, of, plane)
+	data, sidecar, err := presenter.Present(k, of, plane)
 	if err != nil {
 		return nil, fmt.Errorf("%s of the plane %s: %w", of.Key, plane, err)
 	}
@@ -450,7 +452,7 @@ func (s *acrossStep) add(e *acrossEntry) error {
 	switch {
 	case e.begins != nil:
 		p := a.enter(e)
-		return s.turn(p, e.revision, nil, p.view)
+		return s.turn(p, e.revision, nil, p.presenter)
 	case e.ends:
 		return s.end(e)
 	case len(e.records) == 0:
@@ -469,7 +471,7 @@ func (s *acrossStep) add(e *acrossEntry) error {
 		} else {
 			p.versions.Delete(r.Key.Name)
 		}
-		v, err := a.show(p.view, r.New, p.name)
+		v, err := a.show(p.presenter, r.New, p.name)
 		if err != nil {
 			return err
 		}
@@ -482,12 +484,12 @@ func (s *acrossStep) add(e *acrossEntry) error {
 func (s *acrossStep) end(e *acrossEntry) error {
 	a := s.across
 	p, horizon, before := a.planes[e.plane], a.horizon(), len(s.now)
-	if err := s.turn(p, e.revision, p.view, nil); err != nil {
+	if err := s.turn(p, e.revision, p.presenter, nil); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.count(p.view, -1)
+	a.count(p.presenter, -1)
 	delete(a.planes, e.plane)
 	p.versions, p.ended, p.last = nil, e.revision, len(s.now)-before
 	a.ended = slices.DeleteFunc(a.ended, func(p *acrossPlane) bool { return p.ended <= horizon })
@@ -498,17 +500,17 @@ func (s *acrossStep) end(e *acrossEntry) error {
 // define changes how a plane is shown, because its definition has changed.
 func (s *acrossStep) define(p *acrossPlane, r *Record) error {
 	a := s.across
-	before, horizon := p.view, a.horizon()
-	now := a.config.View(r.New)
+	before, horizon := p.presenter, a.horizon()
+	now := a.config.Presenter(r.New)
 	if now == before {
 		return nil
 	}
 	a.mu.Lock()
 	a.count(before, -1)
 	a.count(now, 1)
-	p.changes = slices.DeleteFunc(p.changes, func(c viewChange) bool { return c.revision <= horizon })
-	p.changes = append(p.changes, viewChange{r.Revision, before})
-	p.view = now
+	p.changes = slices.DeleteFunc(p.changes, func(c presenterChange) bool { return c.revision <= horizon })
+	p.changes = append(p.changes, presenterChange{r.Revision, before})
+	p.presenter = now
 	a.mu.Unlock()
 	return s.turn(p, r.Revision, before, now)
 }
@@ -521,8 +523,8 @@ func (a *Across) horizon() int64 {
 	return s.history.horizon
 }
 
-// turn shows by another view everything that a plane has; nil: it is not shown.
-func (s *acrossStep) turn(p *acrossPlane, revision int64, before, now View) error {
+// turn shows by another presenter everything that a plane has; nil: it is not shown.
+func (s *acrossStep) turn(p *acrossPlane, revision int64, before, now Presenter) error {
 	a := s.across
 	var gone []Key
 	var all []*Version

@@ -10,13 +10,13 @@ import (
 // the server was started again, for example.
 //
 // The problem: the log has what was written, and an Across has more than that. What a plane began with is not in the
-// commit that begins it, and what it had at its end is nowhere. And by which view a version was shown depends on the
-// definition that its plane had then. So it translates as far as that is known:
+// commit that begins it, and what it had at its end is nowhere. And how a version was shown depends on the definition
+// that its plane had then. So it translates as far as that is known:
 //
-//	a write                        by the view of the time: as of now, less the changes of the definition since
+//	a write                        by the Presenter of the time: as of now, less the changes of the definition since
 //	the beginning of a plane       what the plane had at that revision, as its own history says
 //	the end of a plane             ErrCompacted, unless it is known that nothing was shown of it
-//	another view for a definition  ErrCompacted, unless the plane had no objects
+//	another Presenter              ErrCompacted, unless the plane had no objects
 //
 // ErrCompacted tells a client to list again. For it is exact, a commit is only translated if it is to be read from the
 // log: of those that memory holds, only the revision is needed, which ends the reading.
@@ -81,14 +81,14 @@ func (l acrossLog) translate(ctx context.Context, c *Commit, floor int64) (commi
 			}
 		case r.Key.Resource == a.config.Resource:
 			a.mu.Lock()
-			view := p.viewAt(r.Revision)
+			presenter := p.presenterAt(r.Revision)
 			a.mu.Unlock()
 			k := r.Key.clone()
 			t := &Record{Key: a.key(k.Name, p.name), Revision: r.Revision}
-			if t.Old, err = l.show(view, k, r.Old, p.name); err != nil {
+			if t.Old, err = l.show(presenter, k, r.Old, p.name); err != nil {
 				return nil, err
 			}
-			if t.New, err = l.show(view, k, r.New, p.name); err != nil {
+			if t.New, err = l.show(presenter, k, r.New, p.name); err != nil {
 				return nil, err
 			}
 			if !t.empty() {
@@ -100,8 +100,8 @@ func (l acrossLog) translate(ctx context.Context, c *Commit, floor int64) (commi
 }
 
 // show is Across.show for a version that is lent.
-func (l acrossLog) show(view View, k Key, lent *Version, plane string) (*Version, error) {
-	return l.across.show(view, l.across.copyVersion(k, lent), plane)
+func (l acrossLog) show(presenter Presenter, k Key, lent *Version, plane string) (*Version, error) {
+	return l.across.show(presenter, l.across.copyVersion(k, lent), plane)
 }
 
 // plane returns a plane that is there, or has ended since the horizon; nil: neither.
@@ -153,12 +153,12 @@ func (l acrossLog) begins(ctx context.Context, c *Commit) (commits []*Commit, er
 		return nil, err
 	}
 	a.mu.Lock()
-	view := p.viewAt(c.Revision)
+	presenter := p.presenterAt(c.Revision)
 	a.mu.Unlock()
 	var all []*Version
 	sn.Ascend(a.config.Resource, "", "", func(of *Version) bool {
 		var v *Version
-		if v, err = a.show(view, of, p.name); v != nil {
+		if v, err = a.show(presenter, of, p.name); v != nil {
 			all = append(all, v)
 		}
 		return err == nil
@@ -177,7 +177,7 @@ func (l acrossLog) begins(ctx context.Context, c *Commit) (commits []*Commit, er
 func (l acrossLog) defines(ctx context.Context, p *acrossPlane, r *Record) error {
 	a := l.across
 	a.mu.Lock()
-	same := p.viewAt(r.Revision-1) == p.viewAt(r.Revision)
+	same := p.presenterAt(r.Revision-1) == p.presenterAt(r.Revision)
 	a.mu.Unlock()
 	if same {
 		return nil
@@ -200,7 +200,7 @@ func (a *Across) scan(ctx context.Context, after int64) error {
 	if after >= a.scanned {
 		return nil
 	}
-	found := map[*acrossPlane][]viewChange{}
+	found := map[*acrossPlane][]presenterChange{}
 	err := a.seq.log.Replay(ctx, after, func(c *Commit) error {
 		if c.First() > a.scanned {
 			return errStop
@@ -211,9 +211,9 @@ func (a *Across) scan(ctx context.Context, after int64) error {
 				continue
 			}
 			k := r.Key.clone()
-			before, now := a.config.View(a.copyVersion(k, r.Old)), a.config.View(a.copyVersion(k, r.New))
+			before, now := a.config.Presenter(a.copyVersion(k, r.Old)), a.config.Presenter(a.copyVersion(k, r.New))
 			if before != now {
-				found[p] = append(found[p], viewChange{r.Revision, before})
+				found[p] = append(found[p], presenterChange{r.Revision, before})
 			}
 		}
 		return nil

@@ -15,11 +15,11 @@ import (
 // definition is the object that says how a plane shows its Pods: by the mark that is its data, or not at all.
 var definition = store.Key{Resource: "/definitions", Name: "pods"}
 
-// marked is a store.View that puts a mark before the data. Some objects are not shown with the mark "few".
+// marked is a store.Presenter that puts a mark before the data. Some objects are not shown with the mark "few".
 type marked string
 
-// Show implements store.View.
-func (m marked) Show(k store.Key, v *store.Version, _ string) ([]byte, *store.Sidecar, error) {
+// Present implements store.Presenter.
+func (m marked) Present(k store.Key, v *store.Version, _ string) ([]byte, *store.Sidecar, error) {
 	if m == "few" && strings.HasSuffix(v.Key.Name, "1") {
 		return nil, nil, nil
 	}
@@ -27,7 +27,7 @@ func (m marked) Show(k store.Key, v *store.Version, _ string) ([]byte, *store.Si
 	return data, Describe(k, data), nil
 }
 
-func viewOf(d *store.Version) store.View {
+func presenterOf(d *store.Version) store.Presenter {
 	switch {
 	case d == nil || string(d.Data()) == "none":
 		return nil
@@ -77,9 +77,9 @@ type followed struct {
 func (f *followed) open() {
 	f.t.Helper()
 	c := store.AcrossConfig{Resource: "/pods", Planes: "planes",
-		View: func(*store.Version) store.View { return marked("x") }}
+		Presenter: func(*store.Version) store.Presenter { return marked("x") }}
 	if f.defines {
-		c.Definition, c.View = definition, viewOf
+		c.Definition, c.Presenter = definition, presenterOf
 	}
 	var err error
 	if f.across, err = f.Store.Across(c); err != nil {
@@ -125,17 +125,17 @@ func (f *followed) truth() map[string]string {
 		if id == "" {
 			continue
 		}
-		var view store.View = marked("x")
+		var presenter store.Presenter = marked("x")
 		if f.defines {
 			d, _ := f.of(id).Get(definition)
-			view = viewOf(d)
+			presenter = presenterOf(d)
 		}
 		for k := range m.content(f.newest) {
 			data, since, _ := m.get(k, f.newest)
-			if k.Resource != "/pods" || view == nil {
+			if k.Resource != "/pods" || presenter == nil {
 				continue
 			}
-			shown, _, _ := view.Show(k, store.NewVersion(k, since, []byte(data), nil), "")
+			shown, _, _ := presenter.Present(k, store.NewVersion(k, since, []byte(data), nil), "")
 			if shown != nil {
 				all[k.Name+"\x00"+m.object.Name] = fmt.Sprintf("%d %s", since, shown)
 			}
