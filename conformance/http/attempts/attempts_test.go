@@ -175,7 +175,8 @@ func (s *target) ask(r row) (int, error) {
 		return 0, err
 	}
 	path, query, _ := strings.Cut(url, "?")
-	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+request.URL.Path+path, query // as it is written, even if it is invalid
+	// As it is written, even if it is invalid.
+	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+request.URL.Path+path, query
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 		if method == "PATCH" {
