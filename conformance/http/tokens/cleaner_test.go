@@ -25,6 +25,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
 	"plinth/internal/controller"
+	"plinth/internal/controller/controllertest"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
@@ -283,8 +284,10 @@ func (h *history) labels() map[string]map[string]string {
 // ours returns what our controller does with the current objects, by Secret.
 func (h *history) ours() map[string]string {
 	before := h.labels()
-	h.run((&controller.TokenCleaner{Engine: h.Engine, Registry: h.types, Logger: slog.New(slog.DiscardHandler),
-		Period: period, PodSecrets: authz.PodSecrets}).Run)
+	h.run(func(ctx context.Context) {
+		controllertest.Run(ctx, (&controller.TokenCleaner{Engine: h.Engine, Registry: h.types,
+			Logger: slog.New(slog.DiscardHandler), Period: period, PodSecrets: authz.PodSecrets}).Start)
+	})
 	did := map[string]string{}
 	after := h.labels()
 	for name, was := range before {
