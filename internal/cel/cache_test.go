@@ -149,3 +149,27 @@ func TestPanicsAreErrors(t *testing.T) {
 		t.Errorf("the absent program returns %+v", out)
 	}
 }
+
+// Expressions of equal texts are one Lazy in a cache for all planes, each kind of them by itself, and in no other cache.
+//
+// SPEC: BEY-10
+func TestSharedLazy(t *testing.T) {
+	compile := func() (*int, int) { return new(int), 1 }
+	other := func() (*string, int) { return new(string), 1 }
+	shares, alone := &Cache{Sharing: true}, &Cache{}
+	defer shares.Close()
+	defer alone.Close()
+	one := NewSharedLazy(shares, []byte("a"), compile)
+	if NewSharedLazy(shares, []byte("a"), compile) != one || NewSharedLazy(shares, []byte("b"), compile) == one {
+		t.Error("a Lazy is not found by its text")
+	}
+	if NewSharedLazy(alone, []byte("a"), compile) == NewSharedLazy(alone, []byte("a"), compile) {
+		t.Error("a cache shares without Sharing")
+	}
+	NewSharedLazy(shares, []byte("a"), other).Get()
+	one.Get()
+	NewSharedLazy(shares, []byte("a"), compile).Get()
+	if n := shares.Compiled(); n != 2 {
+		t.Errorf("%d expressions are compiled, want 2", n)
+	}
+}

@@ -157,6 +157,13 @@ func TestAcrossRights(t *testing.T) {
 			if w.Code != want {
 				t.Errorf("%q%s: %d %s", user, query, w.Code, w.Body)
 			}
+			// Who may not read learns nothing of the types that planes have.
+			none := httptest.NewRequest(http.MethodGet, "/clusters/*/apis/example.org/v1/nothings"+query, nil)
+			w, hidden := httptest.NewRecorder(), map[int]int{200: 404, 403: 403}[want]
+			s.handler().ServeHTTP(w, none.WithContext(auth.As(none.Context(), id)))
+			if w.Code != hidden {
+				t.Errorf("%q asks for a type that is not there: %d, want %d: %s", user, w.Code, hidden, w.Body)
+			}
 		}
 	}
 }
