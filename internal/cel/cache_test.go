@@ -150,7 +150,8 @@ func TestPanicsAreErrors(t *testing.T) {
 	}
 }
 
-// Expressions of equal texts are one Lazy in a cache for all planes, each kind of them by itself, and in no other cache.
+// Expressions of equal texts are one Lazy in a cache for all planes, each kind of them by itself, and in no other
+// cache.
 //
 // SPEC: BEY-10
 func TestSharedLazy(t *testing.T) {
