@@ -37,7 +37,7 @@ func TestOldRevisionsOfFrozenEtcd(t *testing.T) {
 	}
 	s := openPlain(t, p.URL)
 	places := execution.New(1, 1)
-	band := places.Band()
+	band := places.Share(1).Band()
 	reads := map[string]func(ctx context.Context) error{
 		"snapshot": func(ctx context.Context) error {
 			_, err := s.SnapshotContext(ctx, old, "/pods")

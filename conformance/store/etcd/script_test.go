@@ -246,7 +246,7 @@ func decoded(value []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	if plain, _, err := (salted{}).Open(context.Background(), store.Key{}, data); err == nil {
+	if plain, _, err := (salted{}).Open(context.Background(), "", store.Key{}, data); err == nil {
 		return string(plain)
 	}
 	return string(data)
@@ -256,12 +256,12 @@ func decoded(value []byte) string {
 type salted struct{}
 
 func (salted) Seal(context.Context, string) (*store.Seal, error) {
-	return &store.Seal{ID: 1, Append: func(dst []byte, _ store.Key, plain []byte) []byte {
+	return &store.Seal{ID: 1, Append: func(dst []byte, _ string, _ store.Key, plain []byte) []byte {
 		return append(fmt.Appendf(dst, "%032x", ^uint(0)), plain...)
 	}}, nil
 }
 
-func (salted) Open(_ context.Context, _ store.Key, sealed []byte) ([]byte, uint32, error) {
+func (salted) Open(_ context.Context, _ string, _ store.Key, sealed []byte) ([]byte, uint32, error) {
 	if len(sealed) > 32 && sealed[0] == '0' {
 		return sealed[32:], 1, nil
 	}
