@@ -93,7 +93,7 @@ func (s *Shared) Serves(v *store.Version, version string) *Served {
 		return nil
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%d\x00%s", version, isTruly(status.Value, "Established"), object.AppendJSON(nil,
+	fmt.Fprintf(h, "%s\x00%t\x00%s", version, isTrue(status.Value, "Established"), object.AppendJSON(nil,
 		object.ListOf(status.Value.At("acceptedNames"), status.Value.At("storedVersions"))))
 	h.Write(object.MemberText(data, "spec"))
 	sum := textSum(h.Sum(nil))
@@ -116,13 +116,6 @@ func (s *Shared) Serves(v *store.Version, version string) *Served {
 	}
 	s.served[sum] = weak.Make(made)
 	return made
-}
-
-func isTruly(status object.Value, typ string) int {
-	if isTrue(status, typ) {
-		return 1
-	}
-	return 0
 }
 
 // serves is Serves for a text that is not known.

@@ -116,8 +116,8 @@ func (p *Planes) serveAll(w http.ResponseWriter, r *http.Request) {
 // forAll is what those are told who may not read all planes.
 const forAll = "that takes the verb access on all planes"
 
-// mayRead says whether the user of a request may read all planes, or impersonates somebody, as whom the handler of the
-// type decides. It does so once more for all.
+// mayRead says whether the user of a request may read all planes. It spares the making of a type for those who may not:
+// the handler of the type decides once more, also for who impersonates another user, which is not looked at here.
 func (p *Planes) mayRead(r *http.Request) bool {
 	if r.Header.Get("Impersonate-User") != "" {
 		return true

@@ -59,7 +59,7 @@ func (c custom) Present(_ store.Key, v *store.Version, plane string) ([]byte, *s
 	}
 	obj, err := c.Resource.Value(context.Background(), v) // without a webhook it waits for nothing
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // it is left out
+		return nil, nil, nil // it is left out
 	}
 	data := named(obj, plane)
 	sidecar := engine.DescribeAs(c.Shown.Stored, data)
@@ -70,19 +70,21 @@ func (c custom) Present(_ store.Key, v *store.Version, plane string) ([]byte, *s
 	return data, sidecar, nil
 }
 
-// sort is what all planes have in common that are in a type.
-type sort struct {
+// kindAndScope is what all planes have in common that are in a type.
+type kindAndScope struct {
 	kind       string
 	namespaced bool
 }
 
-func sortOf(s *crd.Served) sort { return sort{s.Shown.Kind, s.Shown.Namespaced} }
+func kindAndScopeOf(s *crd.Served) kindAndScope {
+	return kindAndScope{s.Shown.Kind, s.Shown.Namespaced}
+}
 
-// configure sets how planes show their objects: those of the same sort as the chosen one.
+// configure sets how planes show their objects: those of the same kind and scope as the chosen one.
 func (c *customType) configure(a *store.AcrossConfig, chosen *crd.Served) {
 	a.Resource, a.Definition = chosen.Shown.Stored.Path, c.definition()
 	a.Presenter = func(definition *store.Version) store.Presenter {
-		if s := c.serves(definition); s != nil && sortOf(s) == sortOf(chosen) {
+		if s := c.serves(definition); s != nil && kindAndScopeOf(s) == kindAndScopeOf(chosen) {
 			return custom{s}
 		}
 		return nil
@@ -90,15 +92,15 @@ func (c *customType) configure(a *store.AcrossConfig, chosen *crd.Served) {
 	a.Describe = func(_ store.Key, data []byte) *store.Sidecar { return engine.DescribeAs(chosen.Shown.Stored, data) }
 }
 
-// choose returns a definition that serves the type, of the sort that most planes have, and of these the one that most
-// have; of two the one whose plane is the first by name.
+// choose returns a definition that serves the type, of the kind and scope that most planes have, and of these the one
+// that most have; of two the one whose plane is the first by name.
 func (p *Planes) choose(c *customType) (*crd.Served, error) {
 	sn, err := p.config.First.Store.Snapshot(0)
 	if err != nil {
 		return nil, err
 	}
 	var found []*crd.Served
-	by, sorts := map[*crd.Served]int{}, map[sort]int{}
+	by, common := map[*crd.Served]int{}, map[kindAndScope]int{}
 	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
 		of, err := p.config.First.Store.Plane(v.Sidecar.UID)
 		if err != nil {
@@ -109,14 +111,18 @@ func (p *Planes) choose(c *customType) (*crd.Served, error) {
 				if by[s]++; by[s] == 1 {
 					found = append(found, s)
 				}
-				sorts[sortOf(s)]++
+				common[kindAndScopeOf(s)]++
 			}
 		}
 		return true
 	})
 	var best *crd.Served
 	for _, s := range found {
-		if best == nil || sorts[sortOf(s)] > sorts[sortOf(best)] || sortOf(s) == sortOf(best) && by[s] > by[best] {
+		is, was := kindAndScopeOf(s), kindAndScope{}
+		if best != nil {
+			was = kindAndScopeOf(best)
+		}
+		if best == nil || common[is] > common[was] || is == was && by[s] > by[best] {
 			best = s
 		}
 	}
