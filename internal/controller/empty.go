@@ -127,7 +127,7 @@ func (c *emptier) handle(ctx context.Context, _ *steps.Loop, events []engine.Eve
 		}
 		w = &worker{emptier: c}
 		w.newest.Store(event.Object)
-		w.count(true)
+		w.busy.Note(&w.counted, true)
 		w.loop = c.group.Loop(w.step, w.end)
 		c.workers[name] = w
 	}
@@ -179,27 +179,16 @@ type worker struct {
 	counted bool   // there is something to do (pace.Busy)
 }
 
-// count notes whether there is something to do.
-func (w *worker) count(is bool) {
-	switch {
-	case is && !w.counted:
-		w.busy.Add(1)
-	case !is && w.counted:
-		w.busy.Add(-1)
-	}
-	w.counted = is
-}
-
 func (w *worker) end() {
 	w.rest.close()
-	w.count(false)
+	w.busy.Note(&w.counted, false)
 }
 
 // step makes a pass, if there is a reason for one.
 func (w *worker) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 	if w.rest != nil {
 		next, over := w.rest.look(ctx, l)
-		if w.count(over || w.rest.reason); !over {
+		if w.busy.Note(&w.counted, over || w.rest.reason); !over {
 			return next
 		}
 		w.rest.close()

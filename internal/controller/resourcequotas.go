@@ -99,7 +99,7 @@ type quotaLoop struct {
 	first   bool      // it has not looked yet
 	looked  time.Time // the last time
 	next    time.Time // when to look without a change; zero: never
-	pending bool      // there are changes, which are looked at publishEvery after the last look
+	pending bool      // there are changes: work (pace.Busy), until they are looked at, publishEvery after the last look
 	stop    func()    // being told of changed ledgers
 
 	known   *quota.Classes // the DeviceClasses at the last look
@@ -112,18 +112,7 @@ func (r *quotaLoop) end() {
 	if r.changed != nil {
 		r.changed.Close()
 	}
-	r.pend(false)
-}
-
-// pend notes whether there are changes. They count as work until they were looked at.
-func (r *quotaLoop) pend(is bool) {
-	switch {
-	case is && !r.pending:
-		r.Busy.Add(1)
-	case !is && r.pending:
-		r.Busy.Add(-1)
-	}
-	r.pending = is
+	r.Busy.Note(&r.pending, false)
 }
 
 func (r *quotaLoop) step(ctx context.Context, l *steps.Loop) (next time.Time) {
@@ -136,14 +125,14 @@ func (r *quotaLoop) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 		if !r.pending && !classes && r.changes() == r.published.Load() {
 			return r.next
 		}
-		r.pend(true)
+		r.Busy.Note(&r.pending, true)
 		if at := r.looked.Add(publishEvery); now.Before(at) {
 			return sooner(at, r.next)
 		}
 	}
 	r.first = false
 	r.look(ctx)
-	r.pend(false)
+	r.Busy.Note(&r.pending, false)
 	return r.next
 }
 

@@ -14,5 +14,16 @@ func (b *Busy) Add(n int64) {
 	}
 }
 
+// Note counts one thing that there is to do or not: counted says whether it is counted, and becomes is.
+func (b *Busy) Note(counted *bool, is bool) {
+	switch {
+	case is && !*counted:
+		b.Add(1)
+	case !is && *counted:
+		b.Add(-1)
+	}
+	*counted = is
+}
+
 // Tasks is how much there is to do.
 func (b *Busy) Tasks() int64 { return b.tasks.Load() }
