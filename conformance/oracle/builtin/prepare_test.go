@@ -260,8 +260,18 @@ func (k kindUnderTest) newGeneration(obj, old object.Value) bool {
 	return g != nil && !object.Equal(g(k.resource.Schema().Settle(obj)), g(k.resource.Schema().Settle(old)))
 }
 
-// oldAndNew makes an object and a variant of it, with the system metadata that an update carries over.
+// oldAndNew makes an object and a variant of it, with the system metadata that an update carries over. Defaults that
+// are the time, in whole seconds, differ between the sides if a second begins in between: then all is made once more.
 func (k kindUnderTest) oldAndNew(t *testing.T, round int) (old, new pair, ok bool) {
+	for {
+		began := time.Now().Unix()
+		if old, new, ok = k.makeBoth(t, round); time.Now().Unix() == began {
+			return old, new, ok
+		}
+	}
+}
+
+func (k kindUnderTest) makeBoth(t *testing.T, round int) (old, new pair, ok bool) {
 	m := k.mutator(round)
 	first := m.variant(k.vector)
 	delete(first["metadata"].(document), "deletionTimestamp")
