@@ -262,7 +262,7 @@ func (r *rest) close() {
 func (r *rest) look(ctx context.Context, l *steps.Loop) (next time.Time, over bool) {
 	gone := 0
 	for _, k := range r.kinds {
-		n, reason, again := k.look(ctx, r.engine, l.Wake)
+		n, reason, again := k.look(ctx, r.engine, l.Waker())
 		gone += n
 		r.reason = r.reason || reason
 		next = sooner(next, again)

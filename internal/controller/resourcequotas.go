@@ -117,7 +117,7 @@ func (r *quotaLoop) end() {
 
 func (r *quotaLoop) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 	if r.first {
-		r.stop = r.Store.LedgersChanged(l.Wake)
+		r.stop = r.Store.LedgersChanged(l.Waker())
 	}
 	classes := r.classesChanged(ctx, l)
 	now := time.Now()
@@ -180,7 +180,7 @@ func (r *quotaLoop) classesChanged(ctx context.Context, l *steps.Loop) (changed 
 		r.changed, changed = cursor, true
 	}
 	for {
-		records, err := r.changed.Ready(ctx, l.Wake)
+		records, err := r.changed.Ready(ctx, l.Waker())
 		if err != nil {
 			r.changed.Close()
 			r.changed = nil

@@ -126,7 +126,7 @@ func (p *cidrPass) handle(ctx context.Context, l *steps.Loop, events []engine.Ev
 // addressesGone reads the events of the IPAddresses, if they are watched, and says whether one was deleted.
 func (p *cidrPass) addressesGone(ctx context.Context, l *steps.Loop) (gone bool, err error) {
 	for p.released != nil {
-		events, err := p.released.Ready(ctx, l.Wake)
+		events, err := p.released.Ready(ctx, l.Waker())
 		if err != nil || len(events) == 0 {
 			return gone, err
 		}

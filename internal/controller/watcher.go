@@ -57,7 +57,7 @@ func (w *watcher) round(ctx context.Context, l *steps.Loop) (next time.Time, err
 			w.begin(ctx)
 		}
 	}
-	events, err := w.watch.Ready(ctx, l.Wake)
+	events, err := w.watch.Ready(ctx, l.Waker())
 	if err != nil {
 		return next, err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -322,10 +323,7 @@ func (f *feed) join(c *Cursor, wake func()) *group {
 	defer f.mu.Unlock()
 	g := f.waiting.join(c.prefix, c.term)
 	if wake != nil {
-		if g.calls == nil {
-			g.calls = map[*Cursor]func(){}
-		}
-		g.calls[c] = wake
+		g.calls = append(g.calls, call{c, wake})
 	}
 	return g
 }
@@ -337,7 +335,7 @@ func (f *feed) leave(c *Cursor, g *group) bool {
 	if !f.waiting.leave(c.prefix, c.term, g) {
 		return false
 	}
-	delete(g.calls, c)
+	g.calls = slices.DeleteFunc(g.calls, func(of call) bool { return of.cursor == c })
 	return true
 }
 

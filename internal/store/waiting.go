@@ -54,14 +54,20 @@ type group struct {
 	wake    chan struct{}
 	waiters int   // > 0 while the group is in the index
 	first   int64 // revision of the record that removed it; 0 before. Written before wake is closed.
-	calls   map[*Cursor]func()
+	calls   []call
+}
+
+// call is what a cursor that waits in Ready wants to be called.
+type call struct {
+	cursor *Cursor
+	wake   func()
 }
 
 // call wakes the waiters of a group that is not in the index any more. No lock is held.
 func (g *group) call() {
 	close(g.wake)
-	for _, wake := range g.calls {
-		wake()
+	for _, c := range g.calls {
+		c.wake()
 	}
 }
 

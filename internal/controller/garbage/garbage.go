@@ -199,7 +199,7 @@ func (c *collector) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 		c.end()
 		return time.Now()
 	}
-	records, err := c.changes.Ready(ctx, l.Wake)
+	records, err := c.changes.Ready(ctx, l.Waker())
 	if err != nil {
 		c.end()
 		return c.failed(ctx, err)
@@ -244,7 +244,7 @@ func (c *collector) begin(ctx context.Context, l *steps.Loop) error {
 	c.missingMore, c.lost = false, false
 	maps.DeleteFunc(c.waiting, func(_ string, w *waiter) bool { return w.of == nil })
 	c.mu.Unlock()
-	c.renewal.begin(l.Wake)
+	c.renewal.begin(l.Waker())
 	changes, err := c.Engine.Changes(ctx, func(o *engine.Object) { c.changed(ctx, nil, o, first) })
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ package steps
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -30,11 +31,16 @@ type Pool struct {
 
 	mu      sync.Mutex // guards all below, and the fields of groups and loops that say so. Nothing is locked under it.
 	running int        // goroutines
+	worker  func()     // work
 	turns   []*Group   // those with something to run that run less than their share; who is first is next
 }
 
 // NewPool returns a pool of at most so many goroutines.
-func NewPool(most int) *Pool { return &Pool{most: most} }
+func NewPool(most int) *Pool {
+	p := &Pool{most: most}
+	p.worker = p.work
+	return p
+}
 
 // Group is loops that end together.
 //
@@ -95,7 +101,7 @@ func (g *Group) queue() {
 	}
 	if len(p.turns) > 0 && p.running < p.most {
 		p.running++
-		go p.work()
+		go p.worker()
 	}
 }
 
@@ -105,15 +111,13 @@ func (p *Pool) work() {
 	defer p.mu.Unlock()
 	for len(p.turns) > 0 {
 		g := p.turns[0]
-		p.turns[0] = nil
-		p.turns = p.turns[1:] // append drops what is before it when it needs more capacity
+		p.turns = slices.Delete(p.turns, 0, 1)
 		g.inTurn = false
 		if len(g.ready) == 0 { // it was closed
 			continue
 		}
 		f := g.ready[0]
-		g.ready[0] = nil
-		g.ready = g.ready[1:]
+		g.ready = slices.Delete(g.ready, 0, 1)
 		g.running++
 		g.queue()
 		p.mu.Unlock()
@@ -122,17 +126,11 @@ func (p *Pool) work() {
 		}
 		p.mu.Lock()
 		g.running--
-		if g.running == 0 && len(g.ready) == 0 {
-			g.ready = nil
-		}
 		g.queue()
 		if g.running == 0 && g.idle != nil {
 			close(g.idle)
 			g.idle = nil
 		}
-	}
-	if len(p.turns) == 0 {
-		p.turns = nil
 	}
 	p.running--
 }
@@ -192,6 +190,8 @@ type Loop struct {
 	end    func()
 	ctx    context.Context
 	cancel context.CancelFunc
+	// Wake and run, as functions that are made once: a loop is woken by each change of what it follows.
+	waker, runner func()
 
 	// Pool.mu guards the following.
 	state state
@@ -215,6 +215,7 @@ const (
 func (g *Group) Loop(step Step, end func()) *Loop {
 	l := &Loop{group: g, step: step, end: end}
 	l.ctx, l.cancel = context.WithCancel(g.ctx)
+	l.waker, l.runner = l.Wake, l.run
 	g.pool.mu.Lock()
 	closed := g.closed
 	if !closed {
@@ -235,13 +236,16 @@ func (l *Loop) Wake() {
 	l.wake()
 }
 
+// Waker is Wake as a function.
+func (l *Loop) Waker() func() { return l.waker }
+
 // wake is Wake. The caller holds mu.
 func (l *Loop) wake() {
 	switch l.state {
 	case waits:
 		l.state = ready
 		l.schedule(time.Time{})
-		l.group.do(l.run)
+		l.group.do(l.runner)
 	case runs:
 		l.again = true
 	}
@@ -254,7 +258,7 @@ func (l *Loop) schedule(due time.Time) {
 		l.timer = nil
 	}
 	if l.due = due; !due.IsZero() {
-		l.timer = time.AfterFunc(time.Until(due), l.Wake)
+		l.timer = time.AfterFunc(time.Until(due), l.waker)
 	}
 }
 
