@@ -107,10 +107,13 @@ const planeMaps = "/api/v1/namespaces/default/configmaps"
 // open is how many planes are open.
 func (s *planesServer) open() int { return s.planes.Figures().Open }
 
-// restarted is the server after a restart in the same directory.
-func (s *planesServer) restarted() *planesServer {
+// restarted is the server after a restart in the same directory, with a changed configuration.
+func (s *planesServer) restarted(changes ...func(*Config)) *planesServer {
 	s.t.Helper()
 	c := s.config
+	for _, change := range changes { // of a copy: the server still reads its own
+		change(&c)
+	}
 	if err := s.Close(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -431,8 +434,7 @@ func TestWorkAfterRestart(t *testing.T) {
 	if !has() {
 		t.Fatal("the namespace is gone although nothing deletes it")
 	}
-	s.config.Controllers = []string{"*"}
-	s = s.restarted()
+	s = s.restarted(func(c *Config) { c.Controllers = []string{"*"} })
 	within(t, "the namespace is deleted", func() bool { return !has() })
 }
 
@@ -480,8 +482,7 @@ func TestWorkOfOtherControllers(t *testing.T) {
 			t.Fatal("there is no checkpoint")
 		}
 	}
-	s.config.Controllers = []string{"*"}
-	s = s.restarted()
+	s = s.restarted(func(c *Config) { c.Controllers = []string{"*"} })
 	within(t, "the namespace is deleted", func() bool { return !has() })
 	within(t, "the controllers are noted", noted)
 }
@@ -502,8 +503,7 @@ func TestPlanesThatAreNotServed(t *testing.T) {
 		t.Error("planes that are served are said not to be")
 	}
 	var log lockedBuffer
-	s.config.Planes, s.config.Logger = false, slog.New(slog.NewTextHandler(&log, nil))
-	s = s.restarted()
+	s = s.restarted(func(c *Config) { c.Planes, c.Logger = false, slog.New(slog.NewTextHandler(&log, nil)) })
 	if text := log.String(); !strings.Contains(text, "not served without --planes") ||
 		!strings.Contains(text, "planes=2") {
 		t.Errorf("the log is\n%s", text)
@@ -511,8 +511,7 @@ func TestPlanesThatAreNotServed(t *testing.T) {
 	if !shows(s) {
 		t.Error("the metrics do not show the planes that are not served")
 	}
-	s.config.Planes, s.config.Logger = true, slog.New(slog.DiscardHandler)
-	s = s.restarted()
+	s = s.restarted(func(c *Config) { c.Planes, c.Logger = true, slog.New(slog.DiscardHandler) })
 	s.want(200, "a", http.MethodGet, planeMaps+"/own", "")
 }
 
