@@ -26,7 +26,7 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 	defer first.Close()
 	for name, its := range map[string]*user{"flooded": &s.flood, "another": &s.other} {
 		_, err := first.Do(ctx, load.Request{Method: http.MethodPost, Path: "/apis/plinth/v1alpha1/planes",
-			Body: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)})
+			Body: fmt.Appendf(nil, `{"apiVersion":"plinth/v1alpha1","kind":"Plane","metadata":{"name":%q}}`, name)})
 		if err != nil {
 			return err
 		}
