@@ -90,15 +90,18 @@ func (p *Plane) inside(ctx context.Context, id *access.Identity) (*access.Identi
 	if !outside.In(access.Authenticated) {
 		outside.Groups = append(slices.Clip(outside.Groups), access.Authenticated)
 	}
-	user := *id
-	user.User.Groups = slices.DeleteFunc(slices.Clone(outside.Groups), func(group string) bool {
-		return strings.HasPrefix(group, ofSystem) && group != access.Authenticated
-	})
 	asked := kind.AccessTo(p.name)
 	asked.User = outside
 	// An error is one of an authorizer that does not decide then: the user has no more than others.
-	if decision, _, _ := p.of.process.First.Authorize(ctx, &asked); decision == access.Allow {
-		user.User.Groups = append(user.User.Groups, access.Masters)
+	decision, _, _ := p.of.process.First.Authorize(ctx, &asked)
+	master := decision == access.Allow
+	user := *id
+	user.User.Groups = slices.DeleteFunc(slices.Clone(outside.Groups), func(group string) bool {
+		return strings.HasPrefix(group, ofSystem) && group != access.Authenticated && (group != access.Masters || !master)
+	})
+	if master && !user.User.In(access.Masters) { // where it is for who has it by a credential
+		at := slices.Index(user.User.Groups, access.Authenticated)
+		user.User.Groups = slices.Insert(user.User.Groups, at, access.Masters)
 	}
 	user.User.Extra = nil
 	for key, values := range outside.Extra {

@@ -144,7 +144,7 @@ func TestUsersOfTheProcess(t *testing.T) {
 			if at == first {
 				want = c.first
 			} else if c.master {
-				want = append(slices.Clone(want), access.Masters)
+				want = slices.Insert(slices.Clone(want), slices.Index(want, access.Authenticated), access.Masters)
 			}
 			if !ok || user.Name != c.name || user.UID != c.uid || !slices.Equal(user.Groups, want) {
 				t.Errorf("%s at %q: %v %+v, not %q", c.kind, at, ok, user, want)
