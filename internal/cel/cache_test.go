@@ -164,7 +164,7 @@ func TestSharedLazy(t *testing.T) {
 	if NewSharedLazy(shares, []byte("a"), compile) != one || NewSharedLazy(shares, []byte("b"), compile) == one {
 		t.Error("a Lazy is not found by its text")
 	}
-	if NewSharedLazy(alone, []byte("a"), compile) == NewSharedLazy(alone, []byte("a"), compile) {
+	if first := NewSharedLazy(alone, []byte("a"), compile); NewSharedLazy(alone, []byte("a"), compile) == first {
 		t.Error("a cache shares without Sharing")
 	}
 	NewSharedLazy(shares, []byte("a"), other).Get()
