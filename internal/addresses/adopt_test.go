@@ -14,7 +14,7 @@ import (
 // no change.
 func TestAdopt(t *testing.T) {
 	allocator := addresses.New(addresses.Config{FirstPort: 30000, LastPort: 30001})
-	registry := engine.NewRegistry(builtin.Resources(builtin.Config{Addresses: allocator}))
+	registry := engine.NewRegistry(builtin.New(builtin.Config{}).For(builtin.Parts{Addresses: allocator}))
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
 	if err != nil {
 		t.Fatal(err)

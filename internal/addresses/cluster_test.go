@@ -43,7 +43,7 @@ func newClusterOn(t testing.TB, ranges string, first, last int64,
 		c.Ranges = append(c.Ranges, netip.MustParsePrefix(text))
 	}
 	allocator := addresses.New(c)
-	registry := engine.NewRegistry(builtin.Resources(builtin.Config{Addresses: allocator}))
+	registry := engine.NewRegistry(builtin.New(builtin.Config{}).For(builtin.Parts{Addresses: allocator}))
 	s, err := open(store.Config{Describe: engine.Describe(registry)})
 	if err != nil {
 		t.Fatal(err)

@@ -23,28 +23,33 @@ import (
 	"plinth/object"
 )
 
-func authorization(c Config) group {
-	reviews := accessReviews{cmp.Or(c.Authority, &authz.Authority{})}
+func authorization() group {
+	type answer = func(context.Context, *engine.Request, object.Value) (object.Value, error)
+	answered := func(by func(accessReviews) answer) func(r *engine.Resource, parts *Parts) {
+		return func(r *engine.Resource, parts *Parts) {
+			r.Answer = by(accessReviews{cmp.Or(parts.Authority, &authz.Authority{})})
+		}
+	}
 	return group{"authorization.k8s.io", []kind{
 		{
 			name: "localsubjectaccessreviews", kind: "LocalSubjectAccessReview",
 			versions: []version{unlisted[authorizationv1.LocalSubjectAccessReview]()}, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviews.of(localAccess) },
+			acts: answered(func(a accessReviews) answer { return a.of(localAccess) }),
 		},
 		{
 			name: "selfsubjectaccessreviews", kind: "SelfSubjectAccessReview",
 			versions: []version{unlisted[authorizationv1.SelfSubjectAccessReview]()}, cluster: true, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviews.self },
+			acts: answered(func(a accessReviews) answer { return a.self }),
 		},
 		{
 			name: "selfsubjectrulesreviews", kind: "SelfSubjectRulesReview",
 			versions: []version{unlisted[authorizationv1.SelfSubjectRulesReview]()}, cluster: true, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviews.rules },
+			acts: answered(func(a accessReviews) answer { return a.rules }),
 		},
 		{
 			name: "subjectaccessreviews", kind: "SubjectAccessReview",
 			versions: []version{unlisted[authorizationv1.SubjectAccessReview]()}, cluster: true, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviews.of(noMeta) },
+			acts: answered(func(a accessReviews) answer { return a.of(noMeta) }),
 		},
 	}}
 }

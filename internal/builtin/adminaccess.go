@@ -18,8 +18,8 @@ const adminLabel = "resource.kubernetes.io/admin-access"
 
 // adminAccess has the creates of a type refused that request administrative access, in a namespace without the label.
 // requests is the path of the requests in the object. The spec is immutable, so updates need no check.
-func (c *Config) adminAccess(requests ...string) func(r *engine.Resource) {
-	return func(r *engine.Resource) {
+func adminAccess(requests ...string) func(r *engine.Resource, parts *Parts) {
+	return func(r *engine.Resource, parts *Parts) {
 		validate := r.Validate
 		r.Validate = func(ctx context.Context, obj object.Value) field.ErrorList {
 			var errs field.ErrorList
@@ -28,7 +28,7 @@ func (c *Config) adminAccess(requests ...string) func(r *engine.Resource) {
 				if request.At("exactly", "adminAccess").Bool() || request.At("adminAccess").Bool() {
 					// The path is that of a claim in a template, too, as in the reference.
 					at := field.NewPath("spec", "devices", "requests").Index(i).Child("adminAccess")
-					errs = c.requireAdminLabel(ctx, obj, at)
+					errs = parts.requireAdminLabel(ctx, obj, at)
 					break
 				}
 			}
@@ -37,20 +37,24 @@ func (c *Config) adminAccess(requests ...string) func(r *engine.Resource) {
 	}
 }
 
-// permitClaimStatus is the engine.Subresource.Permit of the status of ResourceClaims: an allocation with administrative
-// access needs the label of the namespace, and then the user needs rights (authz.PermitClaimStatus).
-func (c *Config) permitClaimStatus(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList {
-	var errs field.ErrorList
-	if grantsAdminAccess(old) < 0 { // an allocation is immutable
-		if i := grantsAdminAccess(obj); i >= 0 {
-			errs = c.requireAdminLabel(ctx, obj,
-				field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
+// claimAccess restricts ResourceClaims: administrative access in the spec, and writes of the status. An allocation with
+// administrative access needs the label of the namespace, and then the user needs rights (authz.PermitClaimStatus).
+func (c *Config) claimAccess(r *engine.Resource, parts *Parts) {
+	adminAccess("spec", "devices", "requests")(r, parts)
+	byUser := c.Features.On(features.DRAResourceClaimGranularStatusAuthorization)
+	r.Subresource("status").Permit = func(ctx context.Context, rq *engine.Request, obj, old object.Value) (
+		errs field.ErrorList) {
+		if grantsAdminAccess(old) < 0 { // an allocation is immutable
+			if i := grantsAdminAccess(obj); i >= 0 {
+				errs = parts.requireAdminLabel(ctx, obj,
+					field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
+			}
 		}
+		if byUser {
+			errs = append(errs, authz.PermitClaimStatus(ctx, rq, obj, old)...)
+		}
+		return errs
 	}
-	if c.Features.On(features.DRAResourceClaimGranularStatusAuthorization) {
-		errs = append(errs, authz.PermitClaimStatus(ctx, rq, obj, old)...)
-	}
-	return errs
 }
 
 // grantsAdminAccess is the index of the first result of an allocation with administrative access; -1 if none has.
@@ -64,11 +68,11 @@ func grantsAdminAccess(claim object.Value) int {
 }
 
 // requireAdminLabel returns an error for the field at a path if the namespace of an object has not the label.
-func (c *Config) requireAdminLabel(ctx context.Context, obj object.Value, at *field.Path) field.ErrorList {
-	if c.NamespaceLabel == nil {
+func (p *Parts) requireAdminLabel(ctx context.Context, obj object.Value, at *field.Path) field.ErrorList {
+	if p.NamespaceLabel == nil {
 		return nil
 	}
-	value, err := c.NamespaceLabel(ctx, obj.At("metadata", "namespace").Str(), adminLabel)
+	value, err := p.NamespaceLabel(ctx, obj.At("metadata", "namespace").Str(), adminLabel)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("could not retrieve namespace to verify admin access: %w", err)

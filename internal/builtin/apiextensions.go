@@ -9,7 +9,7 @@ import (
 
 // apiextensions is the group of custom resource definitions. This row serves them like any other kind; package crd has
 // what a definition does.
-func apiextensions(c Config) group {
+func apiextensions() group {
 	return group{"apiextensions.k8s.io", []kind{{
 		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds",
 		defaults:   defaults.CustomResourceDefinition,
@@ -20,9 +20,9 @@ func apiextensions(c Config) group {
 		},
 		cluster: true, conditional: true,
 		referenceStorage: "v1beta1", status: statusAndMeta, generation: spec,
-		special: func(r *engine.Resource) {
-			if c.Definitions != nil {
-				c.Definitions(r)
+		acts: func(r *engine.Resource, parts *Parts) {
+			if parts.Definitions != nil {
+				parts.Definitions(r)
 			}
 		},
 	}}}

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"time"
 
@@ -27,7 +28,7 @@ func authentication(c Config) group {
 		{
 			name: "tokenreviews", kind: "TokenReview", versions: []version{unlisted[authenticationv1.TokenReview]()},
 			cluster: true, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviewToken(c.Authenticate) },
+			acts: func(r *engine.Resource, parts *Parts) { r.Answer = reviewToken(parts.Authenticate) },
 		},
 	}}
 }
@@ -37,14 +38,19 @@ type Tokens func(ctx context.Context, rq *engine.Request, account *engine.Object
 	[]string, error)
 
 // accountTokens is the subresource token of ServiceAccounts, which issues tokens.
-func accountTokens(c Config) []*engine.Subresource {
-	if c.NoTokens {
-		return nil
-	}
+func accountTokens() []*engine.Subresource {
 	return []*engine.Subresource{{
 		Name: "token", Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest", Verbs: createOnly,
-		Schema: gotypes.Of[authenticationv1.TokenRequest], Default: defaults.TokenRequest, Answer: c.Tokens,
+		Schema: gotypes.Of[authenticationv1.TokenRequest], Default: defaults.TokenRequest,
 	}}
+}
+
+// answerTokens has the tokens of ServiceAccounts issued by the control plane.
+func answerTokens(r *engine.Resource, parts *Parts) {
+	r.Subresource("token").Answer = parts.Tokens
+	if parts.NoTokens {
+		r.Subresources = slices.DeleteFunc(r.Subresources, func(s *engine.Subresource) bool { return s.Name == "token" })
+	}
 }
 
 // userInfo is a user in the form of reviews.

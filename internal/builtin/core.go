@@ -103,7 +103,7 @@ func core(c Config) group {
 			defaults: defaults.ResourceQuota, rules: validation.ResourceQuota, warnings: warnings.ResourceQuota,
 			untouched: statusApart,
 			status:    statusAndMeta, table: columns.ResourceQuotas, answersDeleted: true,
-			special: func(r *engine.Resource) { r.Refresh = c.CountQuotas },
+			acts: func(r *engine.Resource, parts *Parts) { r.Refresh = parts.CountQuotas },
 		},
 		{
 			name: "secrets", kind: "Secret", versions: []version{of[corev1.Secret, corev1.SecretList]()},
@@ -116,9 +116,9 @@ func core(c Config) group {
 			versions: []version{of[corev1.ServiceAccount, corev1.ServiceAccountList]()},
 			rules:    validation.ServiceAccount, warnings: warnings.ServiceAccount,
 			onCreate: secretNames, onUpdate: func(obj, _ object.Value) object.Value { return secretNames(obj) },
-			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(c),
+			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(), acts: answerTokens,
 		},
 		c.services(),
-		componentStatuses(c),
+		componentStatuses(),
 	}}
 }

@@ -9,11 +9,16 @@ import (
 	"plinth/internal/engine"
 )
 
-func rbac(c Config) group {
-	writesRole, writesBinding := func(*engine.Resource) {}, func(*engine.Resource) {}
-	if c.Authority != nil {
-		writesRole = func(r *engine.Resource) { r.Permit = c.Authority.PermitRole }
-		writesBinding = func(r *engine.Resource) { r.Permit = c.Authority.PermitBinding }
+func rbac() group {
+	writesRole := func(r *engine.Resource, parts *Parts) {
+		if parts.Authority != nil {
+			r.Permit = parts.Authority.PermitRole
+		}
+	}
+	writesBinding := func(r *engine.Resource, parts *Parts) {
+		if parts.Authority != nil {
+			r.Permit = parts.Authority.PermitBinding
+		}
 	}
 	return group{"rbac.authorization.k8s.io", []kind{
 		{
@@ -21,25 +26,25 @@ func rbac(c Config) group {
 			versions: []version{of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList]()},
 			defaults: defaults.RoleBinding, rules: validation.ClusterRoleBinding,
 			cluster:    true,
-			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, special: writesBinding,
+			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, acts: writesBinding,
 		},
 		{
 			name: "clusterroles", kind: "ClusterRole",
 			versions:   []version{of[rbacv1.ClusterRole, rbacv1.ClusterRoleList]()},
 			cluster:    true,
 			rules:      validation.ClusterRole,
-			putCreates: true, naming: segment, table: columns.ClusterRoles, special: writesRole,
+			putCreates: true, naming: segment, table: columns.ClusterRoles, acts: writesRole,
 		},
 		{
 			name: "rolebindings", kind: "RoleBinding",
 			versions: []version{of[rbacv1.RoleBinding, rbacv1.RoleBindingList]()},
 			defaults: defaults.RoleBinding, rules: validation.RoleBinding,
-			putCreates: true, naming: segment, table: columns.RoleBindings, special: writesBinding,
+			putCreates: true, naming: segment, table: columns.RoleBindings, acts: writesBinding,
 		},
 		{
 			name: "roles", kind: "Role", versions: []version{of[rbacv1.Role, rbacv1.RoleList]()},
 			rules:      validation.Role,
-			putCreates: true, naming: segment, table: columns.Roles, special: writesRole,
+			putCreates: true, naming: segment, table: columns.Roles, acts: writesRole,
 		},
 	}}
 }

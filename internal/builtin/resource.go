@@ -54,7 +54,7 @@ func resources(c Config) group {
 			},
 			defaults: defaults.ResourceClaim, rules: validation.ResourceClaim,
 			untouched: statusAlone,
-			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices, permitStatus: c.permitClaimStatus,
+			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices,
 			gated: []gated{grown("spec", claimFeatures)},
 			gatedStatus: []gated{below("status",
 				behind(features.DRAOptionalNodeOperations, "allocation.devices.results[].skipNodeOperations"),
@@ -65,7 +65,7 @@ func resources(c Config) group {
 					"allocation.devices.results[].bindingFailureConditions"),
 			)},
 			table: columns.ResourceClaims, answersDeleted: true,
-			special: c.adminAccess("spec", "devices", "requests"),
+			acts: c.claimAccess,
 		},
 		{
 			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate",
@@ -77,7 +77,7 @@ func resources(c Config) group {
 			},
 			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
 			answersDeleted: true,
-			special:        c.adminAccess("spec", "spec", "devices", "requests"),
+			acts:           adminAccess("spec", "spec", "devices", "requests"),
 		},
 		{
 			name: "resourcepoolstatusrequests", kind: "ResourcePoolStatusRequest", stored: "v1alpha3",

@@ -19,19 +19,19 @@ type Component struct {
 
 // componentStatuses list the components of a control plane, and are deprecated. Those are asked when somebody reads the
 // list.
-func componentStatuses(c Config) kind {
+func componentStatuses() kind {
 	return kind{
 		name: "componentstatuses", kind: "ComponentStatus", short: "cs",
 		versions: []version{of[corev1.ComponentStatus, corev1.ComponentStatusList]()},
 		cluster:  true, verbs: []string{"get", "list"}, deprecated: "v1 ComponentStatus is deprecated in v1.19+",
-		table: columns.ComponentStatuses,
-		special: func(r *engine.Resource) {
-			r.NotFoundAs = "componentstatus"
+		table:   columns.ComponentStatuses,
+		special: func(r *engine.Resource) { r.NotFoundAs = "componentstatus" },
+		acts: func(r *engine.Resource, parts *Parts) {
 			r.Made = func(ctx context.Context, name string) (all []object.Value) {
-				if c.Components == nil {
+				if parts.Components == nil {
 					return nil
 				}
-				for _, component := range c.Components(ctx, name) {
+				for _, component := range parts.Components(ctx, name) {
 					all = append(all, component.value())
 				}
 				return all

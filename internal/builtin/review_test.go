@@ -16,8 +16,7 @@ func TestReviews(t *testing.T) {
 		Extra: map[string][]string{"b": {"x"}, "a": {"y"}}}
 	bob := access.User{Name: "bob"}
 	all := map[string]*engine.Resource{}
-	for _, r := range Resources(Config{
-		Now: func() time.Time { return now },
+	for _, r := range New(Config{Now: func() time.Time { return now }}).For(Parts{
 		Authenticate: func(_ context.Context, token string, audiences []string) (access.Identity, bool, error) {
 			if token != "bobs" || len(audiences) > 0 {
 				return access.Identity{}, false, errors.New("invalid bearer token")

@@ -83,12 +83,12 @@ func (asked askedVersions) wants(group, version, resource string, byDefault bool
 	return wanted
 }
 
-// Resources returns the built-in types that are served. It logs versions that --runtime-config names but that are not
-// there.
-func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.Resource, error) {
+// Types returns the built-in types, of which those are served that the flags say. It logs versions that --runtime-config
+// names but that are not there.
+func (c *RuntimeConfig) Types(types Config, logger *slog.Logger) (*Types, error) {
 	asked, err := c.parse()
 	if err != nil || len(asked) == 0 && !c.EmulationForward {
-		return Resources(types), err
+		return New(types), err
 	}
 	present, later := map[string]bool{}, map[string]bool{}
 	var tooNew error
@@ -121,7 +121,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 		present[group+"/"+version+"/"+resource] = true
 		return wanted
 	}
-	served := Resources(types)
+	made := New(types)
 	if tooNew != nil {
 		return nil, tooNew
 	}
@@ -133,7 +133,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 				types.Versions.Emulated)
 		}
 	}
-	if !slices.ContainsFunc(served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
+	if !slices.ContainsFunc(made.served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
 		return nil, fmt.Errorf("--runtime-config: nothing works without the namespaces of v1")
 	}
 	var missing []string
@@ -146,5 +146,5 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 		slices.Sort(missing)
 		logger.Warn("versions of the API that --runtime-config asks for are not here", "versions", missing)
 	}
-	return served, nil
+	return made, nil
 }

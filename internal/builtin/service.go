@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"plinth/internal/addresses"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -33,19 +32,8 @@ func (c *Config) services() kind {
 		},
 		table: columns.Services, answersDeleted: true,
 		more: []*engine.Subresource{proxied[corev1.ServiceProxyOptions]("ServiceProxyOptions")},
+		acts: func(*engine.Resource, *Parts) {}, // its addresses and ports (Types.For)
 	}
-}
-
-// completeServices connects the type Service to the allocator of addresses and ports, which also writes IPAddresses
-// where they are not served.
-func (c *Config) completeServices(all []*engine.Resource) {
-	if c.Addresses == nil {
-		c.Addresses = addresses.New(addresses.Config{})
-	}
-	find := func(name string) *engine.Resource {
-		return all[slices.IndexFunc(all, func(r *engine.Resource) bool { return r.Name == name && r.Version == "v1" })]
-	}
-	c.Addresses.Complete(find("services"), find("ipaddresses"), c.validation().ClusterIPs)
 }
 
 // These functions decide which fields of a Service its type needs.

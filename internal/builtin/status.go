@@ -39,7 +39,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Schema:  r.Schema,
 		Default: r.Default,
 		Warn:    warn,
-		Tables:  !k.plainStatus, Permit: k.permitStatus,
+		Tables:  !k.plainStatus,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
 			if r.Default != nil { // defaults of metadata can depend on the spec, which is now the old one

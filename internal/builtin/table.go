@@ -29,6 +29,22 @@ type Config struct {
 	Features features.Set
 	// Versions are the releases that the server behaves like; the zero Versions: its own.
 	Versions features.Versions
+	// Issued is told of each certificate that was issued for a CertificateSigningRequest with a duration, and whether it
+	// is valid for about that duration; nil disables it.
+	Issued func(signer string, honored bool)
+	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
+	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
+	Serves func(group, version, resource string, byDefault bool) bool
+	// Later says the same of a version that a later release than the emulated one has brought; lower means that a
+	// version below it is served that is no alpha. Nil: none is served.
+	Later func(group, version, resource string, since features.Release, lower bool) bool
+	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
+	everyKind bool
+}
+
+// Parts are the parts of one control plane that its types act through. All else of a type depends on the Config alone,
+// so that control planes with equal settings share it ([Types]).
+type Parts struct {
 	// Authenticate returns the user of a token, for TokenReviews.
 	Authenticate Authenticate
 	// Tokens answers TokenRequests. With NoTokens they are not served.
@@ -51,17 +67,6 @@ type Config struct {
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
 	Definitions func(r *engine.Resource)
-	// Issued is told of each certificate that was issued for a CertificateSigningRequest with a duration, and whether it
-	// is valid for about that duration; nil disables it.
-	Issued func(signer string, honored bool)
-	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
-	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
-	Serves func(group, version, resource string, byDefault bool) bool
-	// Later says the same of a version that a later release than the emulated one has brought; lower means that a
-	// version below it is served that is no alpha. Nil: none is served.
-	Later func(group, version, resource string, since features.Release, lower bool) bool
-	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
-	everyKind bool
 }
 
 // validation returns the options of the validation.
@@ -77,16 +82,27 @@ func (c *Config) validation() validation.Options {
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
 func groups(c Config) []group {
 	return []group{
-		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(c), batch(),
-		certificates(c), networking(c), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
+		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(), autoscaling(c), batch(),
+		certificates(c), networking(c), policy(), rbac(), storage(c), admissionregistration(), apiextensions(),
 		scheduling(c),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
 		storagemigration(), lifecycle(),
 	}
 }
 
-// Resources lists the built-in types that are served, in the order in which the reference's discovery has them.
-func Resources(c Config) []*engine.Resource {
+// Types are the built-in types with given settings, of which each control plane gets a list. The types that do not
+// act through its Parts are the same values in all lists.
+type Types struct {
+	config Config
+	served []*engine.Resource // in the order in which the reference's discovery has them
+	rows   []*kind            // of served, each in its version
+	// addresses are the IPAddresses in the version in which they are stored, which may not be served: the server itself
+	// may write them.
+	addresses *engine.Resource
+}
+
+// New makes the types.
+func New(c Config) *Types {
 	if c.EventTTL == 0 {
 		c.EventTTL = time.Hour
 	}
@@ -102,7 +118,7 @@ func Resources(c Config) []*engine.Resource {
 	if c.Serves == nil {
 		c.Serves = func(_, _, _ string, byDefault bool) bool { return byDefault }
 	}
-	b := builder{config: c, stored: map[string]*storedKind{}}
+	b := builder{Types: &Types{config: c}, stored: map[string]*storedKind{}}
 	for _, g := range groups(c) {
 		for i := range g.kinds {
 			if k := &g.kinds[i]; c.everyKind || k.on(c.Features) {
@@ -110,15 +126,43 @@ func Resources(c Config) []*engine.Resource {
 			}
 		}
 	}
-	c.completeServices(slices.Concat(b.resources, b.hidden))
-	for i, r := range b.resources { // now that each knows all its versions
+	for i, r := range b.served { // now that each knows all its versions
 		r.Resets = b.rows[i].resets(r, "")
 		for _, s := range r.Subresources {
 			s.Resets = b.rows[i].resets(r, s.Name)
 		}
 	}
-	return b.resources
+	b.addresses = find(slices.Concat(b.served, b.hidden), "ipaddresses")
+	return b.Types
 }
+
+// For lists the types that are served, for a control plane with these parts, in the order in which the reference's
+// discovery has them.
+func (t *Types) For(parts Parts) []*engine.Resource {
+	served, ips := slices.Clone(t.served), t.addresses.Copy()
+	for i, row := range t.rows {
+		switch r := t.served[i]; {
+		case r == t.addresses:
+			served[i] = ips
+		case row.acts != nil:
+			served[i] = r.Copy()
+			row.acts(served[i], &parts)
+		}
+	}
+	if parts.Addresses == nil {
+		parts.Addresses = addresses.New(addresses.Config{})
+	}
+	parts.Addresses.Complete(find(served, "services"), ips, t.config.validation().ClusterIPs)
+	return served
+}
+
+// find returns the type of a name that has a version v1.
+func find(all []*engine.Resource, name string) *engine.Resource {
+	return all[slices.IndexFunc(all, func(r *engine.Resource) bool { return r.Name == name && r.Version == "v1" })]
+}
+
+// Resources lists the types that are served for a control plane without parts.
+func Resources(c Config) []*engine.Resource { return New(c).For(Parts{}) }
 
 // Release is the release of Kubernetes that these types belong to. The stored form of an object may differ between
 // releases.
@@ -126,11 +170,8 @@ const Release = "1.37" // current, as text
 
 // builder turns rows into resources.
 type builder struct {
-	config    Config
-	resources []*engine.Resource
-	rows      []*kind // of resources, each in its version
-	// hidden are the versions in which kinds are stored, of those that are not served: the server itself may write them.
-	hidden []*engine.Resource
+	*Types
+	hidden []*engine.Resource // the versions in which kinds are stored, of those that are not served
 	stored map[string]*storedKind
 }
 
@@ -152,8 +193,8 @@ func (b *builder) add(group string, k *kind) {
 			continue
 		}
 		served[i] = rows[i].resource(group, b.config)
-		virtual = virtual || served[i].Virtual()
-		b.resources, b.rows = append(b.resources, served[i]), append(b.rows, rows[i])
+		virtual = virtual || rows[i].virtual(served[i])
+		b.served, b.rows = append(b.served, served[i]), append(b.rows, rows[i])
 	}
 	found := slices.ContainsFunc(served, func(r *engine.Resource) bool { return r != nil })
 	if virtual || !found && !stable {
@@ -164,6 +205,15 @@ func (b *builder) add(group string, k *kind) {
 		b.hidden = append(b.hidden, served[i])
 	}
 	b.store(group, k, rows, served)
+}
+
+// virtual says whether the type of the row, or what acts makes of it, is not stored.
+func (k *kind) virtual(r *engine.Resource) bool {
+	if k.acts != nil {
+		r = r.Copy()
+		k.acts(r, &Parts{})
+	}
+	return r.Virtual()
 }
 
 // wanted says which versions of a kind are served. The lower ones are first, as a higher one may depend on them.
@@ -272,8 +322,6 @@ type kind struct {
 	initial func(obj, empty object.Value) object.Value
 	// onStatus changes the object of a write to the status, as the last step; nil: no change.
 	onStatus func(obj, old object.Value) object.Value
-	// permitStatus is the Permit of the status; nil permits everything.
-	permitStatus func(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList
 	// onCreate and onUpdate prepare the fields that are specific to the kind, after the status was reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
@@ -299,6 +347,8 @@ type kind struct {
 	propagation func(obj object.Value, o engine.DeleteOptions) engine.Propagation
 	// special sets behaviours that only few kinds have.
 	special func(r *engine.Resource)
+	// acts sets the behaviours of a copy of the type that act through the parts of a control plane; nil: none do.
+	acts func(r *engine.Resource, parts *Parts)
 	// answersDeleted makes a completed delete answer with the object instead of a Status, as for some kinds of the
 	// reference.
 	answersDeleted bool

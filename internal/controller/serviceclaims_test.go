@@ -34,7 +34,8 @@ func newClaimBench(t *testing.T) *claimBench {
 	t.Helper()
 	b := &claimBench{T: t, allocator: addresses.New(addresses.Config{FirstPort: 30000, LastPort: 30009,
 		Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/112")}})}
-	b.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: time.Hour, Addresses: b.allocator}))
+	types := builtin.New(builtin.Config{EventTTL: time.Hour})
+	b.registry = engine.NewRegistry(types.For(builtin.Parts{Addresses: b.allocator}))
 	var err error
 	b.store, err = store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(b.registry)})
 	if err != nil {

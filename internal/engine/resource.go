@@ -293,6 +293,17 @@ func (r *Resource) KindType() apierr.Type {
 	return apierr.Type{Group: group, Name: r.Kind}
 }
 
+// Copy returns a copy whose behaviours, and those of its subresources, can be changed.
+func (r *Resource) Copy() *Resource {
+	other := *r
+	other.Subresources = make([]*Subresource, len(r.Subresources))
+	for i, s := range r.Subresources {
+		copied := *s
+		other.Subresources[i] = &copied
+	}
+	return &other
+}
+
 // Subresource finds a subresource by name; nil if there is none.
 func (r *Resource) Subresource(name string) *Subresource {
 	for _, s := range r.Subresources {

@@ -40,8 +40,11 @@ type Config struct {
 	Releases features.Versions     // that it behaves like
 	Versions builtin.RuntimeConfig // which versions of the API are served
 	EventTTL time.Duration         // how long Events are kept; 0: one hour
-	Now      engine.Clock          // nil: time.Now
-	Logger   *slog.Logger
+	// Types are the built-in types of a plane with the same Features, Releases, Versions, EventTTL, Now and Issued, to be
+	// there once; nil: they are made.
+	Types  *builtin.Types
+	Now    engine.Clock // nil: time.Now
+	Logger *slog.Logger
 
 	// Storage opens the store of the objects, whose types are in the registry, and those that objects define are made by
 	// define. The plane closes it.

@@ -43,6 +43,7 @@ type Plane struct {
 	Storage    *storage.Storage
 	Store      *store.Store // that of Storage
 	Registry   *engine.Registry
+	Types      *builtin.Types // the built-in types of Registry, without what is this plane's
 	Engine     *engine.Engine
 	Objects    *initial.Objects
 	Aggregator *aggregation.Aggregator
@@ -110,15 +111,18 @@ func (p *Plane) openEngine(ctx context.Context) error {
 		definitions.Texts = c.Image.texts
 	}
 	p.allocator = addresses.New(c.Addresses)
-	types, err := c.Versions.Resources(builtin.Config{
-		EventTTL: c.EventTTL, Now: c.Now, Authenticate: p.reviewToken, Tokens: p.answerToken, NoTokens: !c.Accounts.sign(),
-		Features: c.Features, Versions: c.Releases, Definitions: definitions.Complete, Addresses: p.allocator,
-		Authority: c.Authority, CountQuotas: p.countQuotas, Components: p.components,
-		Issued: c.Issued, NamespaceLabel: p.namespaceLabel,
-	}, c.Logger)
-	if err != nil {
-		return err
+	var err error
+	if p.Types = c.Types; p.Types == nil {
+		if p.Types, err = c.Versions.Types(builtin.Config{EventTTL: c.EventTTL, Now: c.Now, Features: c.Features,
+			Versions: c.Releases, Issued: c.Issued}, c.Logger); err != nil {
+			return err
+		}
 	}
+	types := p.Types.For(builtin.Parts{
+		Authenticate: p.reviewToken, Tokens: p.answerToken, NoTokens: !c.Accounts.sign(),
+		Definitions: definitions.Complete, Addresses: p.allocator, Authority: c.Authority, CountQuotas: p.countQuotas,
+		Components: p.components, NamespaceLabel: p.namespaceLabel,
+	})
 	if c.Console {
 		types = append(types, reviews.Resources(reviews.Config{Authority: c.Authority,
 			Engine: func() *engine.Engine { return p.Engine }, Types: func() *engine.Types { return p.Registry.Now() }})...)

@@ -160,7 +160,7 @@ func (s *Server) handler() http.Handler {
 // madeOf returns what a plane is made of: what the process has, without what belongs to the first plane alone.
 func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, error) {
 	c := *s.shared
-	c.Logger = c.Logger.With("plane", of.Name)
+	c.Logger, c.Types = c.Logger.With("plane", of.Name), s.plane.Types
 	var err error
 	if c.Authority, err = s.rolesOfPlane(); err != nil {
 		return nil, err
