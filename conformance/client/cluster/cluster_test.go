@@ -29,16 +29,24 @@ func TestPlinth(t *testing.T) {
 		return
 	}
 	for _, mode := range []struct {
-		name  string
-		flags []string
+		name, plane string
+		flags       []string
 	}{
 		// Without "*", only the named controllers are enabled.
-		{"alone", []string{"--controllers=-namespace-controller", "--authorization-mode=Node,RBAC"}},
-		{"beside Plinth's own controllers", []string{"--authorization-mode=Node,RBAC"}},
+		{"alone", "", []string{"--controllers=-namespace-controller", "--authorization-mode=Node,RBAC"}},
+		{"beside Plinth's own controllers", "", []string{"--authorization-mode=Node,RBAC"}},
+		{"in a plane", "tested", []string{"--controllers=-namespace-controller", "--authorization-mode=Node,RBAC"}},
 	} {
+		if mode.plane != "" && harness.Target() == harness.Reference {
+			continue
+		}
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
-			s := raise(t, harness.RunTarget(t, mode.flags...))
+			o := harness.Options{Kind: harness.Target(), Plane: mode.plane}
+			if o.Kind == harness.Plinth {
+				o.Flags = mode.flags
+			}
+			s := raise(t, harness.Run(t, o))
 			s.scenario()
 			s.compareErrors()
 		})

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"plinth/conformance/internal/controlplane"
 	"plinth/conformance/internal/harness"
@@ -55,8 +54,11 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	s.plane = controlplane.Run(t, server, controlplane.Options{Manager: manager})
 	s.read = &sync.Map{}
 	s.node = func(name string) (kubernetes.Interface, error) {
-		own := rest.AnonymousClientConfig(config)
-		own.BearerToken, own.QPS, own.Burst = harness.NodeToken(name), 500, 1000
+		own, err := server.ConfigOf(harness.NodeToken(name))
+		if err != nil {
+			return nil, err
+		}
+		own.QPS, own.Burst = 500, 1000
 		return kubernetes.NewForConfig(own)
 	}
 	simulated := &kubelet.Kubelet{

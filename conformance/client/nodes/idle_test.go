@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -139,14 +140,19 @@ func open(t *testing.T, server *harness.Server) net.Conn {
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	connection, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(server.URL, "https://"))
+	at, err := url.Parse(server.URL)
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	fmt.Fprintf(connection, "POST /api/v1/namespaces/default/pods/p/exec?command=x&stdout=1 HTTP/1.1\r\nHost: x\r\n"+
+	connection, err := dialer.DialContext(ctx, "tcp", at.Host)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	fmt.Fprintf(connection, "POST %s/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1 HTTP/1.1\r\nHost: x\r\n"+
 		"Authorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n",
-		harness.AdminToken)
+		at.Path, harness.AdminToken)
 	in := bufio.NewReader(connection)
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {

@@ -41,6 +41,15 @@ var differs = map[string]string{
 	"/console/\t": "the page of the console is the same for everybody; its sessions are tried by internal/console",
 }
 
+// wrong is a credential that nobody knows.
+const wrong = "a wrong token"
+
+// unknownInPlanes are the credentials that planes refuse as they refuse a wrong one: the process's keys sign tokens of
+// the first plane, and each plane has a front proxy, beside which the reference, too, refuses a certificate that neither
+// is the proxy's nor names a user.
+var unknownInPlanes = []string{"a service account's token", "a token for no audience", "a token that says two accounts",
+	"a certificate without a name"}
+
 // row is one attempt.
 type row struct {
 	credential  *credential
@@ -59,7 +68,7 @@ type target struct {
 	plain   *http.Client
 }
 
-func start(t *testing.T, kind harness.Kind, flags ...string) *target {
+func start(t *testing.T, o harness.Options) *target {
 	t.Helper()
 	s := &target{dir: t.TempDir()}
 	var err error
@@ -73,12 +82,13 @@ func start(t *testing.T, kind harness.Kind, flags ...string) *target {
 	if err := reference.ServiceAccountKeys(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	flags = append(flags, "--client-ca-file", trusted)
-	if kind == harness.Plinth {
-		flags = append(flags, "--service-account-key-file", filepath.Join(s.dir, "sa.pub"),
+	o.Flags = append(o.Flags, "--client-ca-file", trusted)
+	if o.Kind == harness.Plinth {
+		o.Flags = append(o.Flags, "--service-account-key-file", filepath.Join(s.dir, "sa.pub"),
 			"--service-account-signing-key-file", filepath.Join(s.dir, "sa.key"), "--service-account-issuer", issuer)
 	}
-	s.Server = harness.Run(t, harness.Options{Kind: kind, Dir: s.dir, Flags: flags})
+	o.Dir = s.dir
+	s.Server = harness.Run(t, o)
 	s.plain = s.OldClient()
 	s.plain.Timeout = 30 * time.Second
 	s.plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -278,9 +288,28 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	s := start(t, harness.Target())
+	t.Run("alone", func(t *testing.T) { tryAll(t, "") })
+	if harness.Target() == harness.Plinth {
+		t.Run("in a plane", func(t *testing.T) { tryAll(t, "tested") })
+	}
+}
+
+func tryAll(t *testing.T, plane string) {
+	s := start(t, harness.Options{Kind: harness.Target(), Plane: plane})
 	rows, tricks := s.rows(t)
-	compare(t, rows, s.askAll(t, rows), true)
+	recorded := readRecords(t)
+	if plane != "" {
+		for _, r := range rows {
+			if slices.Contains(unknownInPlanes, r.credential.name) {
+				code, ok := recorded[rowName(wrong, r.method, r.url)]
+				if name := r.String(); !ok || recorded[name] == code && code != 401 {
+					t.Errorf("%s: there is no record of what a wrong token gets, or it is the same", name)
+				}
+				recorded[r.String()] = code
+			}
+		}
+	}
+	compare(t, rows, s.askAll(t, rows), recorded, true)
 	if len(rows) < least || tricks < leastTricks {
 		t.Errorf("only %d rows were compared, of %d credentials", len(rows), tricks)
 	}
@@ -291,11 +320,11 @@ func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	s := start(t, harness.Reference)
+	s := start(t, harness.Options{Kind: harness.Reference})
 	rows, _ := s.rows(t)
 	codes := s.askAll(t, rows)
 	if !*rewrite {
-		compare(t, rows, codes, false)
+		compare(t, rows, codes, readRecords(t), false)
 		return
 	}
 	for i, r := range rows {
@@ -313,7 +342,7 @@ func TestTheTestFails(t *testing.T) {
 	if *rewrite || harness.Target() != harness.Plinth {
 		return
 	}
-	s := start(t, harness.Plinth, "--authorization-mode=AlwaysAllow")
+	s := start(t, harness.Options{Kind: harness.Plinth, Flags: []string{"--authorization-mode=AlwaysAllow"}})
 	rows, _ := s.rows(t)
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.credential.name != "the team" || r.method != "GET" })
 	codes := s.askAll(t, rows)
@@ -333,9 +362,8 @@ func TestTheTestFails(t *testing.T) {
 }
 
 // compare compares the responses with the records, in both directions, and with the rule.
-func compare(t *testing.T, rows []row, codes []int, known bool) {
+func compare(t *testing.T, rows []row, codes []int, recorded map[string]int, known bool) {
 	t.Helper()
-	recorded := readRecords(t)
 	seen := map[string]bool{}
 	for i, r := range rows {
 		name := r.String()

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +20,6 @@ import (
 
 	"plinth/conformance/http/requests"
 	"plinth/conformance/internal/harness"
-	"plinth/conformance/internal/linediff"
 	"plinth/conformance/internal/records"
 )
 
@@ -37,14 +37,19 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	compared := 0
-	for _, script := range records.Load(t, requests.Parse) {
-		t.Run(records.Name(script.File), func(t *testing.T) {
-			compared += replay(t, harness.Target(), script)
-		})
-	}
-	if compared < least && flag.Lookup("test.run").Value.String() == "" {
-		t.Errorf("only %d events were compared", compared)
+	for _, server := range []harness.Options{{Kind: harness.Target()}, {Kind: harness.Plinth, Plane: "tested"}} {
+		if server.Plane != "" && harness.Target() == harness.Reference {
+			continue
+		}
+		compared := 0
+		for _, script := range records.Load(t, requests.Parse) {
+			t.Run(path.Join(server.Plane, records.Name(script.File)), func(t *testing.T) {
+				compared += replay(t, server, script)
+			})
+		}
+		if compared < least && flag.Lookup("test.run").Value.String() == "" {
+			t.Errorf("only %d events were compared", compared)
+		}
 	}
 }
 
@@ -63,7 +68,7 @@ func TestRecords(t *testing.T) {
 				step.Differs, step.DiffersAt = "", nil
 			}
 			script.Differs = nil
-			replay(t, harness.Reference, script)
+			replay(t, harness.Options{Kind: harness.Reference}, script)
 		})
 	}
 }
@@ -75,8 +80,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// run sends all steps of a script to a new server, and returns the events of each.
-func run(t *testing.T, kind harness.Kind, script *requests.Script) (*requests.Runner, [][]any) {
+// run sends all steps of a script to a new server with these options, and returns the events of each.
+func run(t *testing.T, o harness.Options, script *requests.Script) (*requests.Runner, [][]any) {
 	t.Helper()
 	policy := ""
 	for line := range strings.SplitSeq(script.Head, "\n") {
@@ -88,11 +93,11 @@ func run(t *testing.T, kind harness.Kind, script *requests.Script) (*requests.Ru
 		t.Fatal("the head of the script names no policy")
 	}
 	log := filepath.Join(t.TempDir(), "audit.log")
-	flags := []string{"--audit-policy-file", policy, "--audit-log-path", log}
-	if kind == harness.Plinth {
-		flags = append(flags, "--feature-gates=CBORServingAndStorage=false")
+	o.Flags = []string{"--audit-policy-file", policy, "--audit-log-path", log}
+	if o.Kind == harness.Plinth {
+		o.Flags = append(o.Flags, "--feature-gates=CBORServingAndStorage=false")
 	}
-	server := harness.Run(t, harness.Options{Kind: kind, Flags: flags})
+	server := harness.Run(t, o)
 	runner := requests.NewRunner(server.URL, server.Client(), script)
 	for i, step := range script.Steps {
 		sent := *step
@@ -107,7 +112,28 @@ func run(t *testing.T, kind harness.Kind, script *requests.Script) (*requests.Ru
 		}
 	}
 	runner.Close()
-	return runner, events(t, log, len(script.Steps))
+	all := events(t, log, len(script.Steps))
+	if o.Plane != "" {
+		for _, event := range slices.Concat(all...) {
+			leavePlane(t, event.(map[string]any), o.Plane)
+		}
+	}
+	return runner, all
+}
+
+// leavePlane checks that an event is of a plane, and removes what says so: the events are those of a lone server else.
+func leavePlane(t *testing.T, event map[string]any, plane string) {
+	t.Helper()
+	uri, inside := strings.CutPrefix(event["requestURI"].(string), "/clusters/"+plane)
+	annotations, _ := event["annotations"].(map[string]any)
+	if !inside || annotations["plinth/plane"] != plane {
+		t.Errorf("the event does not say that it is of the plane: %v", event)
+	}
+	event["requestURI"] = uri
+	delete(annotations, "plinth/plane")
+	if len(annotations) == 0 {
+		delete(event, "annotations")
+	}
 }
 
 func id(step int) string { return fmt.Sprintf("step-%d", step) }
@@ -188,7 +214,7 @@ func result(runner *requests.Runner, step *requests.Step, events []any, recorded
 }
 
 func record(t *testing.T, script *requests.Script) {
-	runner, all := run(t, harness.Reference, script)
+	runner, all := run(t, harness.Options{Kind: harness.Reference}, script)
 	for i, step := range script.Steps {
 		step.Answer = result(runner, step, all[i], nil).String()
 	}
@@ -198,8 +224,8 @@ func record(t *testing.T, script *requests.Script) {
 }
 
 // replay compares the events of a script, and returns how many.
-func replay(t *testing.T, kind harness.Kind, script *requests.Script) (compared int) {
-	runner, all := run(t, kind, script)
+func replay(t *testing.T, o harness.Options, script *requests.Script) (compared int) {
+	runner, all := run(t, o, script)
 	for i, step := range script.Steps {
 		want := requests.Recorded(step)
 		got := result(runner, step, all[i], &want)
@@ -207,9 +233,8 @@ func replay(t *testing.T, kind harness.Kind, script *requests.Script) (compared 
 		for _, d := range append(script.Differs, step.DiffersAt...) {
 			d.Apply(&got, &want)
 		}
-		if got.String() != want.String() {
-			t.Errorf("%s:%d: %s: %s %s\n--- recorded\n+++ here\n%s", script.File, step.Line, step.Title, step.Method, step.URL,
-				linediff.Diff(want.String(), got.String()))
+		if wrong := step.Compare(&got, &want, o.Plane != ""); wrong != "" {
+			t.Errorf("%s:%d: %s: %s", script.File, step.Line, step.Title, wrong)
 		}
 		if wrong := step.Gone(); wrong != "" {
 			t.Errorf("%s:%d: %s: %s", script.File, step.Line, step.Title, wrong)

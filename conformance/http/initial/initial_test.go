@@ -140,6 +140,18 @@ func normal(t *testing.T, server *harness.Server, item unstructured.Unstructured
 	return walk(item.Object)
 }
 
+func readRecord(t *testing.T) (want map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(recorded)
+	if err == nil {
+		err = yaml.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
 // whenQuiet waits until a server has made the objects that it makes after it is ready.
 func whenQuiet(t *testing.T, server *harness.Server) map[string]any {
 	t.Helper()
@@ -159,23 +171,23 @@ func whenQuiet(t *testing.T, server *harness.Server) map[string]any {
 }
 
 // start starts a server, with the same flags for both.
-func start(t *testing.T, kind harness.Kind) *harness.Server {
+func start(t *testing.T, o harness.Options) *harness.Server {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "clients.crt")
 	if err := os.WriteFile(ca, []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// The harness runs the reference with this range.
-	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16",
+	o.Flags = []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16",
 		// Without them, Plinth makes an authority for forwarded requests.
 		"--requestheader-client-ca-file=" + ca, "--requestheader-allowed-names=proxy",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 	// no controller manager runs beside the reference, and without "*" only the named controllers run
-	if kind == harness.Plinth {
-		flags = append(flags, "--controllers=-service-cidr-controller")
+	if o.Kind == harness.Plinth {
+		o.Flags = append(o.Flags, "--controllers=-service-cidr-controller")
 	}
-	return harness.Run(t, harness.Options{Kind: kind, Flags: flags})
+	return harness.Run(t, o)
 }
 
 // A new server has exactly the objects of the reference, with the same contents.
@@ -185,15 +197,29 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	text, err := os.ReadFile(recorded)
-	if err != nil {
-		t.Fatal(err)
+	want := readRecord(t)
+	compare(t, whenQuiet(t, start(t, harness.Options{Kind: harness.Plinth})), want)
+}
+
+// identity is the Lease of the process, in which a server says that it is there.
+const identity = "leases.coordination.k8s.io kube-system/apiserver-wlv32tlttr4jl3gtroqexyxapa"
+
+// A new plane has these objects, but for the Lease, which the first plane has for the process, and with the name of its
+// own front proxy.
+//
+// SPEC: BEY-9
+func TestPlane(t *testing.T) {
+	if *rewrite {
+		return
 	}
-	var want map[string]any
-	if err := yaml.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
+	want := readRecord(t)
+	if want[identity] == nil {
+		t.Error("there is no Lease of a server")
 	}
-	compare(t, whenQuiet(t, start(t, harness.Plinth)), want)
+	delete(want, identity)
+	trusted := want["configmaps kube-system/extension-apiserver-authentication"].(map[string]any)["data"].(map[string]any)
+	trusted["requestheader-allowed-names"] = `["front-proxy-client"]`
+	compare(t, whenQuiet(t, start(t, harness.Options{Kind: harness.Plinth, Plane: "tested"})), want)
 }
 
 // TestRecords compares the record with the reference, or makes it.
@@ -201,7 +227,7 @@ func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	have := whenQuiet(t, start(t, harness.Reference))
+	have := whenQuiet(t, start(t, harness.Options{Kind: harness.Reference}))
 	text, err := yaml.Marshal(have)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"plinth/conformance/internal/harness"
-	"plinth/conformance/internal/linediff"
 	"plinth/conformance/internal/records"
 )
 
@@ -40,10 +39,15 @@ func TestPlinth(t *testing.T) {
 		name   string
 		flags  []string
 		client func(*harness.Server) *http.Client
+		plane  string
 	}
 	modes := []mode{
-		{"HTTP 2, embedded storage", nil, (*harness.Server).Client},
-		{"HTTP 1.1, storage in memory", []string{"--storage", "memory"}, (*harness.Server).OldClient},
+		{"HTTP 2, embedded storage", nil, (*harness.Server).Client, ""},
+		{"HTTP 1.1, storage in memory", []string{"--storage", "memory"}, (*harness.Server).OldClient, ""},
+		{"HTTP 2, in a plane", nil, (*harness.Server).Client, "tested"},
+	}
+	if harness.Target() == harness.Reference {
+		modes = modes[:2]
 	}
 	if *accept {
 		modes = modes[:1]
@@ -55,7 +59,10 @@ func TestPlinth(t *testing.T) {
 			flags := append(mode.flags, "--feature-gates=CBORServingAndStorage=false",
 				// They were made without a controller manager. (Without "*", only the named controllers run.)
 				"--controllers=-namespace-controller", "--service-cluster-ip-range=10.0.0.0/16")
-			shared := harness.RunTarget(t, flags...)
+			start := func(flags []string) *harness.Server {
+				return harness.Run(t, harness.Options{Kind: harness.Target(), Flags: flags, Plane: mode.plane})
+			}
+			shared := start(flags)
 			for _, script := range records.Load(t, Parse) {
 				t.Run(records.Name(script.File), func(t *testing.T) {
 					// the other scripts would see its types in discovery; it removes them at its end
@@ -64,9 +71,9 @@ func TestPlinth(t *testing.T) {
 					}
 					server := shared
 					if len(script.Server) > 0 {
-						server = harness.Run(t, harness.Options{Kind: harness.Target(), Flags: script.flags(flags)})
+						server = start(script.flags(flags))
 					}
-					replay(t, script, NewRunner(server.URL, mode.client(server), script))
+					replay(t, script, NewRunner(server.URL, mode.client(server), script), mode.plane != "")
 					if *accept {
 						write(t, script)
 					}
@@ -108,7 +115,7 @@ func TestRecords(t *testing.T) {
 				step.Differs, step.DiffersAt = "", nil
 			}
 			script.Differs = nil
-			replay(t, script, NewRunner(server.URL, server.Client(), script))
+			replay(t, script, NewRunner(server.URL, server.Client(), script), false)
 		})
 	}
 }
@@ -141,7 +148,7 @@ func write(t *testing.T, script *Script) {
 	}
 }
 
-func replay(t *testing.T, script *Script, runner *Runner) {
+func replay(t *testing.T, script *Script, runner *Runner, plane bool) {
 	defer runner.Close()
 	for _, step := range script.Steps {
 		want := Recorded(step)
@@ -156,9 +163,10 @@ func replay(t *testing.T, script *Script, runner *Runner) {
 			t.Errorf("%s:%d: %s: %v", script.File, step.Line, step.Title, err)
 		case *accept && step.Differs != "":
 			step.Differently = got.String()
-		case got.String() != want.String():
-			t.Errorf("%s:%d: %s: %s %s\n--- recorded\n+++ here\n%s", script.File, step.Line, step.Title, step.Method, step.URL,
-				linediff.Diff(want.String(), got.String()))
+		default:
+			if wrong := step.Compare(&got, &want, plane); wrong != "" {
+				t.Errorf("%s:%d: %s: %s", script.File, step.Line, step.Title, wrong)
+			}
 		}
 		if wrong := step.Gone(); wrong != "" {
 			t.Errorf("%s:%d: %s: %s", script.File, step.Line, step.Title, wrong)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/linediff"
 )
 
 // Runner sends the steps of one script to one server.
@@ -374,6 +375,18 @@ func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 		docs[i] = doc
 	}
 	return docs
+}
+
+// Compare returns what is wrong with the response to a step: the differences from the recorded one, or that there are
+// none although the response of a plane is known to differ; "": nothing.
+func (s *Step) Compare(got, want *Result, plane bool) string {
+	switch same := got.String() == want.String(); {
+	case plane && s.InPlane != "" && same:
+		return "the known difference of planes no longer occurs: " + s.InPlane
+	case same || plane && s.InPlane != "":
+		return ""
+	}
+	return fmt.Sprintf("%s %s\n--- recorded\n+++ here\n%s", s.Method, s.URL, linediff.Diff(want.String(), got.String()))
 }
 
 // Recorded parses the expected response: the reference's, or Plinth's where it is known to differ. Parsed, it can be

@@ -49,6 +49,7 @@ type Step struct {
 	Also      []string      // further headers of the response to compare
 	Differs   string        // why Plinth's response is known to differ
 	DiffersAt []*Difference // the paths
+	InPlane   string        // why the response of a plane is another one
 	Anonymous bool          // no Authorization header
 	Stream    string        // the name of a watch that stays open
 	Events    int           // how many events to read
@@ -153,6 +154,11 @@ func (s *Step) direct(line string) error {
 		d, err := parseDifference(rest)
 		s.DiffersAt = append(s.DiffersAt, d)
 		return err
+	case "differs-in-plane":
+		if rest == "" {
+			return fmt.Errorf("@differs-in-plane needs a reason")
+		}
+		s.InPlane = rest
 	case "anonymous":
 		s.Anonymous = true
 	case "raw":

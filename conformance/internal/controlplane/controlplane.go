@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
@@ -99,7 +98,7 @@ func writeKubeconfig(server *harness.Server, file, token string) error {
 		return err
 	}
 	for name := range config.AuthInfos {
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+		config.AuthInfos[name] = server.User(token)
 	}
 	return clientcmd.WriteToFile(*config, file)
 }

@@ -50,6 +50,30 @@ const (
 		ManagerToken + ",system:kube-controller-manager,manager\n" + SchedulerToken + ",system:kube-scheduler,scheduler\n"
 )
 
+// User returns the credentials of the user with a token. In a plane, whose system users have no tokens of the process,
+// they are those of an administrator who impersonates the user.
+func (s *Server) User(token string) *clientcmdapi.AuthInfo {
+	if s.options.Plane == "" {
+		return &clientcmdapi.AuthInfo{Token: token}
+	}
+	impersonating := &clientcmdapi.AuthInfo{Token: AdminToken}
+	switch token {
+	case ManagerToken:
+		impersonating.Impersonate = "system:kube-controller-manager"
+	case SchedulerToken:
+		impersonating.Impersonate = "system:kube-scheduler"
+	default:
+		for _, name := range Nodes {
+			if token == NodeToken(name) {
+				impersonating.Impersonate, impersonating.ImpersonateGroups = "system:node:"+name, []string{"system:nodes"}
+				return impersonating
+			}
+		}
+		impersonating.Token = token
+	}
+	return impersonating
+}
+
 // Nodes are the names of the nodes that have tokens.
 var Nodes = []string{"node-0", "node-1", "node-2"}
 
@@ -458,7 +482,7 @@ func Run(t testing.TB, o Options) *Server {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	if o.Kind == Plinth && o.Plane == "" && os.Getenv("CONFORMANCE_TARGET") == "plane" {
+	if o.Kind == Plinth && o.Plane == "" && InPlanes() {
 		o.Plane = "tested"
 	}
 	s, err := Start(o)
@@ -475,6 +499,21 @@ func Run(t testing.TB, o Options) *Server {
 	})
 	return s
 }
+
+// ConfigOf returns the configuration of a client of the user with a token.
+func (s *Server) ConfigOf(token string) (*rest.Config, error) {
+	config, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	own, user := rest.AnonymousClientConfig(config), s.User(token)
+	own.BearerToken = user.Token
+	own.Impersonate = rest.ImpersonationConfig{UserName: user.Impersonate, Groups: user.ImpersonateGroups}
+	return own, nil
+}
+
+// InPlanes says whether the tests of Plinth run in planes of it.
+func InPlanes() bool { return os.Getenv("CONFORMANCE_TARGET") == "plane" }
 
 // RunTarget starts a server of the kind Target. The flags are Plinth's: the reference is started without them.
 func RunTarget(t testing.TB, flags ...string) *Server {
