@@ -162,7 +162,7 @@ var allowed = map[string][]string{
 	"internal/controller/worklist": {"internal/controller/pace", "internal/controller/steps"},
 	"internal/controller/garbage": {"object", "internal/access", "internal/aggregation", "internal/apierr",
 		"internal/controller/pace", "internal/controller/steps", "internal/controller/worklist", "internal/engine",
-		"internal/objectmeta"},
+		"internal/objectmeta", "internal/store"},
 	"internal/metrics": {"internal/access", "internal/admission", "internal/admission/policies",
 		"internal/admission/webhooks", "internal/aggregation", "internal/audit", "internal/auth/externaljwt",
 		"internal/auth/oidc", "internal/auth/serviceaccount", "internal/authz", "internal/cel",

@@ -83,8 +83,8 @@ func (asked askedVersions) wants(group, version, resource string, byDefault bool
 	return wanted
 }
 
-// Types returns the built-in types, of which those are served that the flags say. It logs versions that --runtime-config
-// names but that are not there.
+// Types returns the built-in types, of which those are served that the flags say. It logs versions that
+// --runtime-config names but that are not there.
 func (c *RuntimeConfig) Types(types Config, logger *slog.Logger) (*Types, error) {
 	asked, err := c.parse()
 	if err != nil || len(asked) == 0 && !c.EmulationForward {
@@ -133,7 +133,8 @@ func (c *RuntimeConfig) Types(types Config, logger *slog.Logger) (*Types, error)
 				types.Versions.Emulated)
 		}
 	}
-	if !slices.ContainsFunc(made.served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
+	needed := func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }
+	if !slices.ContainsFunc(made.served, needed) {
 		return nil, fmt.Errorf("--runtime-config: nothing works without the namespaces of v1")
 	}
 	var missing []string

@@ -2,12 +2,14 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"plinth/internal/access"
 	"plinth/internal/controller/pace"
 	"plinth/internal/controller/steps"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 )
 
 // watcher is a loop that hands the events of a type to a function. After an error it watches anew, so that the first
@@ -40,6 +42,9 @@ func (w *watcher) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 	next, err := w.round(ctx, l)
 	if err == nil || ctx.Err() != nil {
 		return next
+	}
+	if errors.Is(err, store.ErrClosed) { // the plane was deleted, and ends the loop at once
+		return time.Time{}
 	}
 	w.failed(err)
 	w.close()

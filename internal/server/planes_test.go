@@ -282,6 +282,24 @@ func TestIdlePlanes(t *testing.T) {
 	}
 }
 
+// The log has no line about the controllers of a plane that was deleted while it was open.
+//
+// SPEC: BEY-11
+func TestDeletedPlanesAreQuiet(t *testing.T) {
+	var log lines
+	s := startPlanes(t, func(c *Config) { c.Logger = log.logger() })
+	for i := range 5 {
+		name := fmt.Sprint("p", i)
+		s.create(name, "")
+		s.want(201, name, http.MethodPost, planeMaps, mapOf("own", name))
+		s.want(200, "", http.MethodDelete, planesPath+"/"+name, "")
+	}
+	within(t, "all planes are closed", func() bool { return s.open() == 0 })
+	if text := log.String(); strings.Contains(text, "store: closed") {
+		t.Errorf("the log has %s", text)
+	}
+}
+
 // A plane to which nobody may write can be read, also after a restart; and written to when that is allowed.
 //
 // SPEC: BEY-10

@@ -45,8 +45,8 @@ var differs = map[string]string{
 const wrong = "a wrong token"
 
 // unknownInPlanes are the credentials that planes refuse as they refuse a wrong one: the process's keys sign tokens of
-// the first plane, and each plane has a front proxy, beside which the reference, too, refuses a certificate that neither
-// is the proxy's nor names a user.
+// the first plane, and each plane has a front proxy, beside which the reference, too, refuses a certificate of
+// somebody else that names no user.
 var unknownInPlanes = []string{"a service account's token", "a token for no audience", "a token that says two accounts",
 	"a certificate without a name"}
 

@@ -55,6 +55,7 @@ import (
 	"plinth/internal/controller/steps"
 	"plinth/internal/controller/worklist"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -226,8 +227,11 @@ func (c *collector) step(ctx context.Context, l *steps.Loop) (next time.Time) {
 	return next
 }
 
-// failed returns when to try again.
+// failed returns when to try again. If the store is closed the plane was deleted, and ends the loop at once.
 func (c *collector) failed(ctx context.Context, err error) time.Time {
+	if errors.Is(err, store.ErrClosed) {
+		return time.Time{}
+	}
 	if ctx.Err() == nil {
 		c.Logger.Warn("following all objects failed, trying again", "error", err)
 	}
