@@ -232,12 +232,13 @@ var errOtherDefinition error = apierr.NewNoSuchPath()
 
 // refusedBy is the error of a transaction that the store has refused, by no race.
 func (t *transaction) refusedBy(err error) error {
-	first := t.drafts[0].rq
+	first := t.drafts[0]
+	kind, name := first.rq.Resource.Type(), first.key().Name
 	switch over := (*store.BoundsError)(nil); {
 	case errors.As(err, &over), errors.Is(err, store.ErrReadOnly):
-		return apierr.NewForbidden(first.Resource.Type(), first.Name, strings.TrimPrefix(err.Error(), "store: "))
+		return apierr.NewForbidden(kind, name, strings.TrimPrefix(err.Error(), "store: "))
 	case errors.Is(err, store.ErrNoPlane): // the plane to begin with has ended meanwhile
-		return apierr.NewConflict(first.Resource.Type(), first.Name, "the plane to begin with does not exist any more")
+		return apierr.NewConflict(kind, name, "the plane to begin with does not exist any more")
 	}
 	return refused(err)
 }

@@ -22,6 +22,7 @@ import (
 	"plinth/internal/plane"
 	"plinth/internal/planes/kind"
 	"plinth/internal/planes/kind/kindtest"
+	"plinth/internal/store"
 	"plinth/object"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -520,6 +521,21 @@ func TestAccessToTheOrigin(t *testing.T) {
 	if !review.body.At("status", "allowed").Bool() {
 		t.Errorf("kubectl auth can-i says %s", review.text)
 	}
+}
+
+// A plane whose origin ends before the commit is not created: 409, which names it.
+//
+// SPEC: BEY-10
+func TestOriginThatEnds(t *testing.T) {
+	s := newServer(t, &kind.Config{
+		Origin: func(name, _ string) (kind.Origin, error) { return kind.Origin{UID: name, Revision: 1}, nil },
+		Begin: func(_ context.Context, created *store.Version) (*store.Begin, error) {
+			return &store.Begin{Plane: created.Key.Name, Origin: "ended"}, nil
+		},
+	})
+	s.expect(s.do(admin, "POST", planes, asJSON, plain("a", `{"from":{"name":"b"}}`)), 409,
+		`planes.plinth "a": the plane to begin with does not exist any more`)
+	s.expect(s.do(admin, "GET", planes+"/a", "", ""), 404, "")
 }
 
 // Several managers own fields of one plane, and lose none of them unseen.

@@ -22,7 +22,7 @@ import (
 )
 
 // New makes a plane that serves the type; with a nil config, one that does not. It ends with the test. auth.As says who
-// sends a request.
+// sends a request. With Begin, the objects stand for planes in its store.
 func New(t testing.TB, planes *kind.Config) *plane.Plane {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -42,13 +42,18 @@ func New(t testing.TB, planes *kind.Config) *plane.Plane {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var stand []string // for planes in the store
+	if planes != nil && planes.Begin != nil {
+		stand = []string{kind.Path}
+	}
 	p, err := plane.New(t.Context(), plane.Config{
 		Releases: features.Current, Logger: logger, Addresses: services, Authority: authority, Address: "localhost:443",
 		Accounts: plane.Accounts{Keys: keys, Static: keys, Issuers: []string{serviceaccount.DefaultIssuer}},
 		Self:     initial.Self{Trusted: func() (clients, proxies []byte) { return nil, nil }},
 		Planes:   planes,
 		Storage: func(ctx context.Context, types *engine.Registry, define engine.Define) (*storage.Storage, error) {
-			return storage.Open(ctx, storage.Config{HistoryBytes: 1 << 20, Registry: types, Define: define, Logger: logger})
+			return storage.Open(ctx, storage.Config{HistoryBytes: 1 << 20, Registry: types, Define: define, Logger: logger,
+				PlaneResources: stand})
 		},
 	})
 	if err != nil {
