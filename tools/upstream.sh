@@ -23,15 +23,17 @@ cat >"$PLINTH" <<PROGRAM
 [ "\$*" != "serve --help" ] || set -- serve --help-all # the launcher leaves out flags that the server does not have
 case " \$* " in *" --authorization-"[mc]*) ;; *) set -- "\$@" --authorization-mode=AlwaysAllow ;; esac
 ${UPSTREAM_ETCD:+. $results/etcd.sh}
+${UPSTREAM_PLANE:+. $results/users.sh}
 exec $program "\$@" ${UPSTREAM_PLANE:+--planes --planes-egress=127.0.0.0/8} --controllers=-garbage-collector-controller
 PROGRAM
 # The launcher of a plane starts the server by the other launcher, and leaves the address of the plane in place of the
-# server's own.
+# server's own. In a plane its roles alone decide, so where everybody may do everything there is one that says so.
 launcher=$(realpath "$tests/launch-plinth.sh")
 if [ -n "${UPSTREAM_PLANE:-}" ]; then
 	cat >"$results/launch-plane.sh" <<LAUNCHER
 #!/bin/sh
 made=\$APISERVER_KUBECONFIG first=\$APISERVER_TMP_DIR/first.kubeconfig
+plane=https://127.0.0.1:\$APISERVER_PORT/clusters/$UPSTREAM_PLANE
 APISERVER_KUBECONFIG=\$first "$launcher" "\$@" &
 server=\$!
 trap 'kill "\$server" 2>/dev/null; wait "\$server"; exit 0' TERM INT EXIT
@@ -43,10 +45,36 @@ until "$program" plane list --kubeconfig "\$first" | grep -q "^$UPSTREAM_PLANE "
 	kill -0 "\$server" || exit 1
 	"$program" plane create "$UPSTREAM_PLANE" --kubeconfig "\$first" || sleep 0.1
 done
-sed 's,\(server: "https://[^"]*\),\1/clusters/$UPSTREAM_PLANE,' "\$first" >"\$made.tmp"
+case " \$* " in
+*" --authorization-mode=AlwaysAllow "*) open=1 ;;
+*" --authorization-"[mc]*) open= ;;
+*) open=1 ;;
+esac
+[ -z "\$open" ] || until grep -q '^20[01]$\|^409$' "\$APISERVER_TMP_DIR/open"; do
+	kill -0 "\$server" || exit 1
+	curl -sk -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer \$(sed -n 's/.*token: "\(.*\)".*/\1/p' "\$first")" \
+		-H 'Content-Type: application/yaml' --data-binary "@$results/open.yaml" \
+		"\$plane/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" >"\$APISERVER_TMP_DIR/open" || sleep 0.1
+done
+sed "s,server: \"[^\"]*\",server: \"\$plane\"," "\$first" >"\$made.tmp"
 mv "\$made.tmp" "\$made"
 wait "\$server"
 LAUNCHER
+	cat >"$results/open.yaml" <<ROLE
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: everybody}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:authenticated"}
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:unauthenticated"}
+ROLE
+	# A user of the process whose name begins with system: is refused in a plane, and the administrator has such a name.
+	cat >"$results/users.sh" <<'USERS'
+for a; do
+	case $a in */tokens.csv) sed -i 's/,system:apiserver,/,administrator,/' "$a" ;; esac
+done
+USERS
 	chmod +x "$results/launch-plane.sh"
 	launcher=$results/launch-plane.sh
 fi
@@ -77,8 +105,12 @@ PROGRAM
 chmod +x "$PLINTH"
 # unlisted prints the tests of a package that fail and should not. A test fails with its subtests, and is then left out.
 unlisted() {
-	awk -v package="$1" -v storage="$([ -n "${UPSTREAM_ETCD:-}" ] && echo etcd || echo embedded)" '
-		FILENAME == ARGV[1] { if ($1 == package && ($2 == storage || $2 == "both")) known[$3] = 1; next }
+	awk -v package="$1" -v storage="$([ -n "${UPSTREAM_ETCD:-}" ] && echo etcd || echo embedded)" \
+		-v plane="${UPSTREAM_PLANE:+plane}" '
+		FILENAME == ARGV[1] {
+			if ($1 == package && ($2 == storage || $2 == "both" || $2 == plane)) known[$3] = 1
+			next
+		}
 		FILENAME == ARGV[2] { if (sub(/^"/, "") && sub(/",?$/, "")) passes[$0] = 1; next }
 		/^    ".*: [{]$/ { name = $0; sub(/^ *"/, "", name); sub(/": [{]$/, "", name) }
 		/^     "result": "fail"/ {
