@@ -50,11 +50,12 @@ case " \$* " in
 *" --authorization-"[mc]*) open= ;;
 *) open=1 ;;
 esac
-[ -z "\$open" ] || until grep -q '^20[01]$\|^409$' "\$APISERVER_TMP_DIR/open"; do
+roles=\$plane/apis/rbac.authorization.k8s.io/v1/clusterrolebindings
+token=\$(sed -n 's/.*token: "\(.*\)".*/\1/p' "\$first")
+ask() { curl -skf -o /dev/null -H "Authorization: Bearer \$token" -H 'Content-Type: application/yaml' "\$@"; }
+[ -z "\$open" ] || until ask "\$roles/everybody" || ask --data-binary "@$results/open.yaml" "\$roles"; do
 	kill -0 "\$server" || exit 1
-	curl -sk -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer \$(sed -n 's/.*token: "\(.*\)".*/\1/p' "\$first")" \
-		-H 'Content-Type: application/yaml' --data-binary "@$results/open.yaml" \
-		"\$plane/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" >"\$APISERVER_TMP_DIR/open" || sleep 0.1
+	sleep 0.1
 done
 sed "s,server: \"[^\"]*\",server: \"\$plane\"," "\$first" >"\$made.tmp"
 mv "\$made.tmp" "\$made"
