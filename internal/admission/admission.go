@@ -65,7 +65,10 @@ type Config struct {
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
 	// InProcess finds webhooks in this process; nil: all are in the network.
 	InProcess webhook.InProcess
-	Egress    egress.Policy // where webhooks may be
+	// Egress says where webhooks may be that are in objects of the API, and WithoutCredentials that they are called
+	// without those of the Configurations: whoever writes the objects chooses the hosts. Neither is for webhooks in files.
+	Egress             egress.Policy
+	WithoutCredentials bool
 	// Expressions bounds the compiled expressions of policies; nil: all are kept.
 	Expressions *cel.Cache
 	Metrics     Metrics

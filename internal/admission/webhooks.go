@@ -29,9 +29,13 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 			return steps{}, nil
 		}
 		clients := &webhook.Clients{Endpoint: c.Endpoint, InProcess: c.InProcess, Egress: c.Egress}
+		static := &webhook.Clients{InProcess: c.InProcess}
 		if settings.KubeConfigFile != "" {
-			if clients.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
+			if static.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
 				return steps{}, err
+			}
+			if !c.WithoutCredentials {
+				clients.Credentials = static.Credentials
 			}
 		}
 		p := webhooks.New(webhooks.Config{
@@ -39,7 +43,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 			Namespace: func(ctx context.Context, name string) (object.Value, error) {
 				return c.objects.get(ctx, kindOf{"", "v1", "namespaces"}, "", name)
 			},
-			Clients: clients, Reviews: !c.Features.On(features.ExcludeAdmissionWebhookVirtualResources),
+			Clients: clients, Static: static, Reviews: !c.Features.On(features.ExcludeAdmissionWebhookVirtualResources),
 			Metrics: c.Metrics.Webhooks, Logger: c.Logger,
 		})
 		if dir := settings.StaticManifestsDir; dir != "" {

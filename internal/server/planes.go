@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -173,10 +172,7 @@ func (s *Server) madeOf(_ context.Context, of planes.Plane) (*plane.Config, erro
 	c.Handlers, c.Planes, c.Issuers = nil, nil, nil
 	// What the process is configured to send to others is not for those that a plane names.
 	c.Aggregation.Dial, c.Nodes.Dial = nil, nil
-	c.Admission.Configurations = maps.Clone(c.Admission.Configurations)
-	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
-		delete(c.Admission.Configurations, plugin) // with credentials for hosts
-	}
+	c.Admission.WithoutCredentials = true
 	c.EndpointsOnly, c.Egress = true, s.egress
 	// The owner of a plane chooses the names of webhooks, policies and APIServices, which are labels there.
 	c.Admission.Metrics, c.Unavailable = admission.Metrics{}, nil

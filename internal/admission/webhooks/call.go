@@ -55,7 +55,11 @@ func (p *Plugin) call(ctx context.Context, h *hook, q *hooks.Question) (*answer,
 	// Whole seconds, rounded up: what the webhook is told in the query.
 	timeout := max(time.Second, (time.Until(deadline) + time.Second - 1).Truncate(time.Second))
 	uid := uuid.NewString()
-	text, err := p.clients.CallWithin(ctx, h.client, timeout, h.review(q, uid))
+	clients := p.clients
+	if h.static {
+		clients = p.ofStatic
+	}
+	text, err := clients.CallWithin(ctx, h.client, timeout, h.review(q, uid))
 	if err != nil {
 		code := http.StatusServiceUnavailable
 		var status apierrors.APIStatus

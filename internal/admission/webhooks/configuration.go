@@ -29,6 +29,7 @@ const defaultTimeout = 10 * time.Second
 type hook struct {
 	id                  string // CONFIGURATION/NAME/NUMBER, unique in a set
 	name, configuration string
+	static              bool // it is in a file
 	client              *webhook.Config
 	rules               []hooks.Rule
 	equivalent          bool // matchPolicy

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -28,6 +29,8 @@ type Config struct {
 	Types     func() *engine.Types
 	Namespace hooks.NamespaceReader
 	Clients   *webhook.Clients
+	// Static calls the hooks of SetStatic; nil: Clients does.
+	Static *webhook.Clients
 	// Reviews says that hooks are asked about reviews of access and of tokens, too (the gate
 	// ExcludeAdmissionWebhookVirtualResources is off).
 	Reviews bool
@@ -45,6 +48,7 @@ type Plugin struct {
 	types     func() *engine.Types
 	namespace hooks.NamespaceReader
 	clients   *webhook.Clients
+	ofStatic  *webhook.Clients
 	reviews   bool
 	metrics   Metrics
 	logger    *slog.Logger
@@ -55,7 +59,7 @@ type Plugin struct {
 func New(c Config) *Plugin {
 	p := &Plugin{
 		mutating: c.Mutating, all: view.New(c.Configurations, compile), types: c.Types, namespace: c.Namespace,
-		clients: c.Clients, reviews: c.Reviews, metrics: c.Metrics.complete(),
+		clients: c.Clients, ofStatic: cmp.Or(c.Static, c.Clients), reviews: c.Reviews, metrics: c.Metrics.complete(),
 		logger: c.Logger,
 	}
 	if p.logger == nil {
@@ -71,7 +75,7 @@ func (p *Plugin) SetStatic(all []object.Value) {
 	for _, obj := range all {
 		all := hooksOf(obj)
 		for _, h := range all {
-			h.id = "manifest/" + h.id
+			h.id, h.static = "manifest/"+h.id, true
 		}
 		configurations = append(configurations, &configuration{hooks: func() ([]*hook, error) { return all, nil }})
 	}
