@@ -76,6 +76,9 @@ type Config struct {
 	// nobody is. Follow is given the function that loads them as long as the server runs; nil: they stay as they are.
 	Logger *slog.Logger
 	Follow func(run func(context.Context))
+	// Manifests has the static configurations of the planes of a process that begin while files cannot be read; nil: this
+	// is the only plane.
+	Manifests *Manifests
 
 	objects *objects // made by New
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +41,40 @@ type manifests struct {
 	logger *slog.Logger
 	last   string          // the hash of what was loaded last
 	loaded func(err error) // is told of each attempt
+	kept   *Manifests
+	// failure is why the last attempt has failed, and has been logged; "": it has not.
+	failure string
+}
+
+// Manifests are the objects that were loaded last for each plugin of a process. A plane that begins takes these if the
+// files cannot be read at that moment, as the planes that are there already go on with what they have. The zero value
+// has none.
+type Manifests struct {
+	mu       sync.Mutex
+	byPlugin map[string][][]object.Value
+}
+
+// keep takes what was loaded. A nil receiver keeps nothing.
+func (k *Manifests) keep(plugin string, all [][]object.Value) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byPlugin == nil {
+		k.byPlugin = map[string][][]object.Value{}
+	}
+	k.byPlugin[plugin] = all
+}
+
+// of returns what was loaded last; nil if nothing was.
+func (k *Manifests) of(plugin string) [][]object.Value {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byPlugin[plugin]
 }
 
 // loadManifests gives a plugin the objects of a directory, and follows that.
@@ -48,11 +83,18 @@ func (c *Config) loadManifests(m *manifests) error {
 	if m.logger = c.Logger; m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
 	}
+	m.kept = c.Manifests
 	all, err := m.load()
-	if err != nil {
+	switch before := m.kept.of(m.plugin); {
+	case err == nil:
+		m.kept.keep(m.plugin, all)
+	case before == nil:
 		return fmt.Errorf("failed to load static manifests from %q: %w", m.dir, err)
+	default:
+		all, m.failure = before, err.Error()
+		m.logger.Error("static manifests are those that were loaded before", "plugin", m.plugin, "error", err)
 	}
-	m.loaded(nil)
+	m.loaded(err)
 	m.apply(all)
 	if c.Follow != nil {
 		c.Follow(m.follow)
@@ -74,7 +116,6 @@ type document struct {
 func (m *manifests) follow(ctx context.Context) {
 	ticker := time.NewTicker(configfile.Interval)
 	defer ticker.Stop()
-	failure := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,11 +128,12 @@ func (m *manifests) follow(ctx context.Context) {
 			m.loaded(err)
 		}
 		switch {
-		case err != nil && err.Error() != failure:
-			failure = err.Error()
+		case err != nil && err.Error() != m.failure:
+			m.failure = err.Error()
 			m.logger.Error("static manifests stay as they were", "plugin", m.plugin, "error", err)
-		case err == nil && (m.last != before || failure != ""):
-			failure = ""
+		case err == nil && (m.last != before || m.failure != ""):
+			m.failure = ""
+			m.kept.keep(m.plugin, all)
 			m.apply(all)
 			m.logger.Info("static manifests were loaded again", "plugin", m.plugin, "objects", len(slices.Concat(all...)))
 		}

@@ -115,6 +115,7 @@ func (s *Server) admission() (admission.Config, error) {
 	counts := metrics.NewAdmission(peers.HostIdentity())
 	s.counts.show(counts.Collectors()...)
 	to := admission.Config{Selection: c.plugins(), Metrics: counts.Hooks(),
+		Manifests:                    &admission.Manifests{},
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds}
 	if c.AdmissionConfig == "" {

@@ -45,20 +45,24 @@ func TestManifestsInPlanes(t *testing.T) {
 	if err := os.Mkdir(manifests, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for file, text := range map[string]string{
-		"manifests/w.json": configuration("w.static.k8s.io", "/static"),
-		"kubeconfig":       `{"users": [{"name": "*", "user": {"token": "of-the-process"}}]}`,
+		"kubeconfig": `{"users": [{"name": "*", "user": {"token": "of-the-process"}}]}`,
 		"admission.json": fmt.Sprintf(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
 			"plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": {"apiVersion": "apiserver.config.k8s.io/v1",
 			"kind": "WebhookAdmissionConfiguration", "kubeConfigFile": %q, "staticManifestsDir": %q}}]}`,
 			filepath.Join(dir, "kubeconfig"), manifests),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(file, text)
 	}
 	const registered = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 	for _, egress := range [][]string{nil, {"127.0.0.0/8"}} {
+		write("manifests/w.json", configuration("w.static.k8s.io", "/static"))
 		s := startPlanes(t, func(c *Config) {
 			c.AdmissionConfig, c.PlanesEgress = filepath.Join(dir, "admission.json"), egress
 		})
@@ -71,6 +75,10 @@ func TestManifestsInPlanes(t *testing.T) {
 				t.Errorf("plane %q: the webhook in a file was called with %v", plane, got)
 			}
 		}
+		write("manifests/w.json", "{") // what was loaded stays, also for planes that begin now
+		s.create("b", "")
+		s.want(201, "b", "POST", planeMaps, mapOf("allowed", "1"))
+		s.want(400, "b", "POST", planeMaps, mapOf("refused", "1"))
 		s.want(201, "a", "POST", registered, configuration("w", "/registered"))
 		if egress == nil {
 			refusal := s.want(500, "a", "POST", planeMaps, mapOf("one", "1"))
