@@ -3,6 +3,7 @@ package plane
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"plinth/internal/builtin"
 	"plinth/internal/crd"
 	"plinth/internal/gotypes"
 	"plinth/internal/store"
@@ -12,6 +13,7 @@ import (
 type Image struct {
 	state *store.Image
 	texts *crd.Texts
+	types *builtin.Types // nil: the plane has a clock of its own
 }
 
 // State is the image for the storage of a plane that begins with it; nil for a nil Image.
@@ -36,5 +38,9 @@ func (p *Plane) image(state *store.Image) *Image {
 	if p.config.Image != nil {
 		earlier = p.config.Image.texts
 	}
-	return &Image{state, crd.NewTexts(state.Versions(crd.Path), gotypes.Of[metav1.ObjectMeta], earlier)}
+	i := &Image{state: state, texts: crd.NewTexts(state.Versions(crd.Path), gotypes.Of[metav1.ObjectMeta], earlier)}
+	if p.config.Now == nil {
+		i.types = p.Types
+	}
+	return i
 }

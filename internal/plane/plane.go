@@ -112,7 +112,10 @@ func (p *Plane) openEngine(ctx context.Context) error {
 	}
 	p.allocator = addresses.New(c.Addresses)
 	var err error
-	if p.Types = c.Types; p.Types == nil {
+	if p.Types = c.Types; p.Types == nil && c.Image != nil && c.Now == nil {
+		p.Types = c.Image.types
+	}
+	if p.Types == nil {
 		if p.Types, err = c.Versions.Types(builtin.Config{EventTTL: c.EventTTL, Now: c.Now, Features: c.Features,
 			Versions: c.Releases, Issued: c.Issued}, c.Logger); err != nil {
 			return err

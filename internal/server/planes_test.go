@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -279,6 +280,32 @@ func TestIdlePlanes(t *testing.T) {
 		if v := s.want(200, name, http.MethodGet, planeMaps+"/own", ""); v.At("data", "value").Str() != name {
 			t.Errorf("%s has %s", name, object.AppendObject(nil, v))
 		}
+	}
+}
+
+// A line of the log about a request names its plane, once; none names the first one.
+//
+// SPEC: BEY-9
+func TestPlaneInLog(t *testing.T) {
+	var log lines
+	s := startPlanes(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	s.create("a", "")
+	for _, path := range []string{"/clusters/a/api", "/api"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host = "127.0.0.1"
+		r.Header.Set("Authorization", "Bearer none")
+		s.handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	var named []int
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "authentication has failed") {
+			named = append(named, strings.Count(line, "plane=a"))
+		}
+	}
+	if !slices.Equal(named, []int{1, 0}) {
+		t.Errorf("the lines name the plane %v times:\n%s", named, log.String())
 	}
 }
 
