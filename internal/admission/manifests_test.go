@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,8 +40,13 @@ func TestManifestsAreFollowed(t *testing.T) {
 		return strings.Join(all, "---\n")
 	}
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of notes
 		var notes []string
-		note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			notes = append(notes, fmt.Sprintf(format, args...))
+		}
 		hashes := map[string]int{}
 		log := &safeLog{}
 		m := &manifests{
@@ -70,6 +76,8 @@ func TestManifestsAreFollowed(t *testing.T) {
 			}}}
 		want := func(wanted ...string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if have := strings.Join(notes, ", "); have != strings.Join(wanted, ", ") {
 				t.Errorf("%s\nwant %s", have, strings.Join(wanted, ", "))
 			}
