@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"plinth/conformance/internal/harness"
 )
@@ -86,7 +87,8 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 	if response.StatusCode/100 != 2 {
 		defer response.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-		return nil, errors.Join(&StatusError{Code: response.StatusCode, Text: string(text)}, err)
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		return nil, errors.Join(&StatusError{response.StatusCode, string(text), time.Duration(seconds) * time.Second}, err)
 	}
 	return response, nil
 }
@@ -95,6 +97,8 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 type StatusError struct {
 	Code int
 	Text string
+	// RetryAfter is when the server wants the request again; 0: it does not say.
+	RetryAfter time.Duration
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d: %.300s", e.Code, e.Text) }

@@ -45,8 +45,6 @@ var floods = []row{
 	{"100 list 16,000", 100, lists("many"), false, ""},
 	{"50 write", 50, write, false, ""},
 	{"500 start watches", 500, startWatch, false, ""},
-	// More than the queues of one user hold: the rest is refused (429), and asks again at once. In a plane beside another
-	// one, which has half of the seats, these are 500 already.
 	{"1,000 start watches", 1000, startWatch, false, ""},
 	{"20 send 3 MB slowly", 20, sendSlowly, false, ""},
 	{"a backend works", askers, askBackend, false, works},
@@ -132,10 +130,17 @@ func flood(args []string) error {
 			go func() {
 				c := load.New(&harness.Server{URL: url}, 1)
 				for {
-					if err := f.ask(ctx, c, token, int64(i)); err == nil {
+					err := f.ask(ctx, c, token, int64(i))
+					if err == nil {
 						done.Add(1)
-					} else if refused.Add(1) == 1 {
+						continue
+					}
+					if refused.Add(1) == 1 {
 						fmt.Fprintln(os.Stderr, "the first request of the flood that failed:", err)
+					}
+					var status *load.StatusError
+					if errors.As(err, &status) {
+						time.Sleep(status.RetryAfter) // as client-go does
 					}
 				}
 			}()
