@@ -51,16 +51,22 @@ func TestTypesAreShared(t *testing.T) {
 			}
 		case "serviceaccounts":
 			if a.Subresource("token") != nil || b.Subresource("token") == nil {
-				t.Error("that one has no tokens is not its own")
+				t.Error("tokens are served where they are not to be, or nowhere")
 			}
 		case "services":
 			if a.Allocate == nil || b.Allocate == nil || types.served[i].Allocate != nil {
-				t.Error("Services have no addresses, or share them")
+				t.Error("Services get no addresses, or all from one allocator")
 			}
 		}
 	}
 	if asked != "ab" {
 		t.Errorf("tokens are asked about at %q", asked)
+	}
+	// The server itself writes Services that are not served.
+	for _, r := range Resources(Config{Serves: func(_, _, resource string, _ bool) bool { return resource != "services" }}) {
+		if r.Name == "services" {
+			t.Error("Services are served")
+		}
 	}
 	if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, actingTypes) {
 		t.Errorf("each has its own\n%q, want\n%q", got, actingTypes)

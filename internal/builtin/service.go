@@ -32,7 +32,6 @@ func (c *Config) services() kind {
 		},
 		table: columns.Services, answersDeleted: true,
 		more: []*engine.Subresource{proxied[corev1.ServiceProxyOptions]("ServiceProxyOptions")},
-		acts: func(*engine.Resource, *Parts) {}, // its addresses and ports (Types.For)
 	}
 }
 

@@ -96,9 +96,9 @@ type Types struct {
 	config Config
 	served []*engine.Resource // in the order in which the reference's discovery has them
 	rows   []*kind            // of served, each in its version
-	// addresses are the IPAddresses in the version in which they are stored, which may not be served: the server itself
-	// may write them.
-	addresses *engine.Resource
+	// services and addresses (IPAddresses) are in the version in which they are stored, which may not be served: the
+	// server itself may write them.
+	services, addresses *engine.Resource
 }
 
 // New makes the types.
@@ -132,16 +132,19 @@ func New(c Config) *Types {
 			s.Resets = b.rows[i].resets(r, s.Name)
 		}
 	}
-	b.addresses = find(slices.Concat(b.served, b.hidden), "ipaddresses")
+	all := slices.Concat(b.served, b.hidden)
+	b.services, b.addresses = find(all, "services"), find(all, "ipaddresses")
 	return b.Types
 }
 
 // For lists the types that are served, for a control plane with these parts, in the order in which the reference's
 // discovery has them.
 func (t *Types) For(parts Parts) []*engine.Resource {
-	served, ips := slices.Clone(t.served), t.addresses.Copy()
+	served, services, ips := slices.Clone(t.served), t.services.Copy(), t.addresses.Copy()
 	for i, row := range t.rows {
 		switch r := t.served[i]; {
+		case r == t.services:
+			served[i] = services
 		case r == t.addresses:
 			served[i] = ips
 		case row.acts != nil:
@@ -152,7 +155,7 @@ func (t *Types) For(parts Parts) []*engine.Resource {
 	if parts.Addresses == nil {
 		parts.Addresses = addresses.New(addresses.Config{})
 	}
-	parts.Addresses.Complete(find(served, "services"), ips, t.config.validation().ClusterIPs)
+	parts.Addresses.Complete(services, ips, t.config.validation().ClusterIPs)
 	return served
 }
 
