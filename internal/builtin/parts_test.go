@@ -63,7 +63,8 @@ func TestTypesAreShared(t *testing.T) {
 		t.Errorf("tokens are asked about at %q", asked)
 	}
 	// The server itself writes Services that are not served.
-	for _, r := range Resources(Config{Serves: func(_, _, resource string, _ bool) bool { return resource != "services" }}) {
+	serves := func(_, _, resource string, _ bool) bool { return resource != "services" }
+	for _, r := range Resources(Config{Serves: serves}) {
 		if r.Name == "services" {
 			t.Error("Services are served")
 		}

@@ -49,7 +49,7 @@ type Step struct {
 	Also      []string      // further headers of the response to compare
 	Differs   string        // why Plinth's response is known to differ
 	DiffersAt []*Difference // the paths
-	InPlane   string        // why the response of a plane is another one
+	InPlane   string        // what the response of a plane has instead: a word, such as its status
 	Anonymous bool          // no Authorization header
 	Stream    string        // the name of a watch that stays open
 	Events    int           // how many events to read
@@ -155,10 +155,11 @@ func (s *Step) direct(line string) error {
 		s.DiffersAt = append(s.DiffersAt, d)
 		return err
 	case "differs-in-plane":
-		if rest == "" {
-			return fmt.Errorf("@differs-in-plane needs a reason")
+		word, reason, _ := strings.Cut(rest, " ")
+		if reason == "" {
+			return fmt.Errorf("@differs-in-plane WORD REASON")
 		}
-		s.InPlane = rest
+		s.InPlane = word
 	case "anonymous":
 		s.Anonymous = true
 	case "raw":
