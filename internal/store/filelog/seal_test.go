@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -191,12 +193,27 @@ func (s *sealing) open(t *testing.T, fs vfs.FS) *store.Store {
 	return opened
 }
 
-// files are all bytes on a file system.
-func files(t *testing.T, fs vfs.FS, kind string) (all []byte) {
+// files are all bytes in the files of a kind. A checkpoint may replace files meanwhile; then all are read again, as the
+// new ones are not in the list.
+func files(t *testing.T, fs vfs.FS, kind string) []byte {
 	t.Helper()
+	for range 100 {
+		all, err := readAll(fs, kind)
+		if err == nil {
+			return all
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("files are replaced all the time")
+	return nil
+}
+
+func readAll(fs vfs.FS, kind string) (all []byte, err error) {
 	names, err := fs.List("data")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	for _, name := range names {
 		if !strings.HasSuffix(name, kind) {
@@ -204,23 +221,15 @@ func files(t *testing.T, fs vfs.FS, kind string) (all []byte) {
 		}
 		f, err := fs.Open(fs.PathJoin("data", name))
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
+		b, err := io.ReadAll(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
 		}
-		b := make([]byte, info.Size())
-		if len(b) == 0 {
-			continue
-		}
-		if _, err := f.ReadAt(b, 0); err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
 		all = append(all, b...)
 	}
-	return all
+	return all, nil
 }
 
 // A checkpoint is encrypted with the key of its time, so that earlier keys can be removed; what cannot be decrypted
