@@ -256,8 +256,15 @@ func (p *Plane) Authenticate(r *http.Request) (*access.Identity, error) {
 	return p.auth.Authenticate(r.Context(), r)
 }
 
-// Busy says whether the plane's controllers have something to do at this moment (pace.Busy).
-func (p *Plane) Busy() bool { return p.busy.Tasks() > 0 || p.loops.Busy() || p.upkeep.Busy() }
+// Busy says whether the plane's controllers have something to do at this moment (pace.Busy), or a watch has events that
+// were not read.
+func (p *Plane) Busy() bool {
+	s := p.Store.Stats()
+	return s.Cursors > s.Waiting || p.busy.Tasks() > 0 || p.loops.Busy() || p.upkeep.Busy()
+}
+
+// Ends is closed when watches and background work end.
+func (p *Plane) Ends() <-chan struct{} { return p.closing.Done() }
 
 // Due is when a controller has something to do that waits for a moment, such as the end of an object; zero: none does.
 // The plane has to be open then.

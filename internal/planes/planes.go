@@ -114,7 +114,7 @@ type opened struct {
 	plane   *plane.Plane
 	share   *fairness.Share // Planes.mu guards it, and what record has
 	record  *record
-	users   int       // requests
+	users   int       // requests, and visits
 	last    time.Time // when the last one ended
 	gone    bool
 	drained chan struct{} // closed when no user is left; nil: nobody waits for that
@@ -349,11 +349,18 @@ func (p *Planes) begins(of Plane) plane.Begin {
 	return plane.BeginAll
 }
 
-// release ends the use of a plane.
+// release ends the use of a plane by a request.
 func (p *Planes) release(o *opened) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.last = p.config.Now()
+	o.mu.Unlock()
+	p.leave(o)
+}
+
+// leave ends the use of a plane without a request.
+func (p *Planes) leave(o *opened) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.users--; o.users == 0 && o.drained != nil {
 		close(o.drained)
 	}
@@ -377,50 +384,97 @@ func (p *Planes) Run() {
 	p.work.Go(p.visit)
 }
 
-// visitsAtOnce is how many planes are open because of visits.
-const visitsAtOnce = 32
+// visitsAtOnce is how many planes are visited at a time. More would be done sooner, and take the processors from those
+// who use planes.
+const visitsAtOnce = 4
 
 // visit opens those planes once in which something has changed since their controllers had nothing to do, as far as is
 // known: the process has ended meanwhile. They are closed again when there is nothing left to do. What is known is of
 // the controllers that ran then: if others run now, all planes are opened.
 func (p *Planes) visit() {
 	all := p.noted.Controllers != p.config.Controllers
-	var visited []string
-	sn, err := p.config.First.Store.Snapshot(0)
-	if err != nil {
-		return
-	}
-	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
-		s, err := p.config.First.Store.Plane(v.Sidecar.UID)
-		if err != nil {
-			return true
-		}
-		if u := s.Usage(); u.Resting == u.Revision && !all {
-			return true
-		}
-		for len(p.all()) >= visitsAtOnce {
-			select {
-			case <-p.closing.Done():
-				return false
-			case <-time.After(p.config.Idle / 8):
+	visited := p.toVisit(all)
+	names := make(chan string)
+	var visits sync.WaitGroup
+	for range min(visitsAtOnce, len(visited)) {
+		visits.Go(func() {
+			for name := range names {
+				p.visitPlane(name)
 			}
+		})
+	}
+	var uids []string
+	for _, v := range visited {
+		if p.closing.Err() != nil {
+			break
 		}
-		o, err := p.use(p.closing, v.Key.Name)
-		if err == nil {
-			visited = append(visited, o.UID)
-			p.release(o)
-		} else if p.closing.Err() == nil && !apierr.Is(err, apierr.NotFound) {
-			p.config.Logger.Error("a plane was not opened", "plane", v.Key.Name, "error", err)
-		}
-		return p.closing.Err() == nil
-	})
-	if all && p.await(visited) {
+		names <- v.Key.Name
+		uids = append(uids, v.Sidecar.UID)
+	}
+	close(names)
+	visits.Wait()
+	if all && p.await(uids) {
 		p.noted.Controllers = p.config.Controllers
 		if err := p.note(p.closing); err != nil && p.closing.Err() == nil {
 			p.config.Logger.Warn("all planes will be opened again at the next start", "error", err)
 		}
 	}
 }
+
+// toVisit are the objects of the planes that do not rest, or of all.
+func (p *Planes) toVisit(all bool) (planes []*store.Version) {
+	sn, err := p.config.First.Store.Snapshot(0)
+	if err != nil {
+		return nil
+	}
+	sn.Ascend(kind.Path, "", "", func(v *store.Version) bool {
+		s, err := p.config.First.Store.Plane(v.Sidecar.UID)
+		if err != nil {
+			return true
+		}
+		if u := s.Usage(); u.Resting != u.Revision || all {
+			planes = append(planes, v)
+		}
+		return true
+	})
+	return planes
+}
+
+// visitPlane opens a plane, and closes it as soon as its controllers have nothing to do, unless somebody else uses it.
+// One that is busy for longer is left to rest, for the others wait.
+func (p *Planes) visitPlane(name string) {
+	o, err := p.use(p.closing, name)
+	if err != nil {
+		if p.closing.Err() == nil && !apierr.Is(err, apierr.NotFound) {
+			p.config.Logger.Error("a plane was not opened", "plane", name, "error", err)
+		}
+		return
+	}
+	o.awaitQuiet(time.Now().Add(p.config.Idle))
+	p.leave(o)
+	p.close(o, false)
+}
+
+// awaitQuiet waits until several looks in a row at a plane find nothing to do, for a moment, or for the plane's end.
+func (o *opened) awaitQuiet(until time.Time) {
+	for quiet := 0; quiet < visitLooks && time.Now().Before(until); {
+		select {
+		case <-o.plane.Ends():
+			return
+		case <-time.After(visitPause):
+		}
+		if quiet++; o.plane.Busy() {
+			quiet = 0
+		}
+	}
+}
+
+// A step of a controller leads to another one no later than the store passes on what it has written, for which a pause
+// is long enough.
+const (
+	visitLooks = 3
+	visitPause = 25 * time.Millisecond
+)
 
 // await waits until planes have been closed, which they are when they have nothing to do. It returns false if the
 // process closes before.

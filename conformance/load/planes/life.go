@@ -187,11 +187,18 @@ func (s *subject) restart(ctx context.Context) error {
 	s.figure("restart", "size of the data directory", mib(all), "MiB")
 	s.figure("restart", "size of the newest checkpoint", mib(checkpoint), "MiB")
 	for _, name := range []string{"first GET after the restart", "first GET after a rest"} {
+		began := time.Now()
 		h, err := s.rested(ctx)
 		if err != nil {
 			return err
 		}
 		if name == "first GET after the restart" {
+			visits, err := load.CPU(s.server)
+			if err != nil {
+				return err
+			}
+			s.figure("restart", "time until at rest", time.Since(began).Seconds(), "s")
+			s.figure("restart", "processor time until at rest", (visits - spent).Seconds(), "s")
 			s.holds("restart", h)
 			if err := s.there(ctx, "restart"); err != nil {
 				return err
