@@ -536,9 +536,7 @@ func (p *Planes) close(o *opened, end bool) {
 		o.mu.Unlock()
 		return
 	}
-	if !end {
-		p.setAlarm(o, due)
-	}
+	alarmed := !end && p.setAlarm(o, due)
 	p.forget(o)
 	if o.users > 0 {
 		o.drained = make(chan struct{})
@@ -552,7 +550,7 @@ func (p *Planes) close(o *opened, end bool) {
 	if err := o.plane.Close(); err != nil {
 		p.config.Logger.Error("a plane was not closed well", "plane", o.Name, "error", err)
 	}
-	s.Rest(!end)
+	s.Rest(!end && !alarmed)
 }
 
 // Figures are figures about planes.

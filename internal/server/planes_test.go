@@ -483,6 +483,27 @@ func TestWorkAfterRestart(t *testing.T) {
 	within(t, "the namespace is deleted", func() bool { return !has() })
 }
 
+// checkpoint waits for a checkpoint, which has what rests. It is written after enough of the first plane has changed.
+func (s *planesServer) checkpoint() {
+	s.t.Helper()
+	bases := func() []string {
+		files, err := filepath.Glob(filepath.Join(s.config.DataDir, "store", "*.base"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return files
+	}
+	before := bases()
+	large := strings.Repeat("x", 900_000)
+	for i := 0; slices.Equal(bases(), before); i++ {
+		s.want(201, "", http.MethodPost, planeMaps, mapOf(fmt.Sprint("large-", i), large))
+		s.want(200, "", http.MethodDelete, planeMaps+fmt.Sprint("/large-", i), "")
+		if i > 200 {
+			s.t.Fatal("there is no checkpoint")
+		}
+	}
+}
+
 // What rests has nothing to do for the controllers that ran then. If others run later, they look at it.
 //
 // SPEC: BEY-11
@@ -511,22 +532,7 @@ func TestWorkOfOtherControllers(t *testing.T) {
 	if !has() {
 		t.Fatal("the namespace is gone although nothing deletes it")
 	}
-	// A checkpoint has what rests; it is written after enough of the first plane has changed.
-	bases := func() int {
-		files, err := filepath.Glob(filepath.Join(s.config.DataDir, "store", "*.base"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(files)
-	}
-	large := strings.Repeat("x", 900_000)
-	for i := 0; bases() == 0; i++ {
-		s.want(201, "", http.MethodPost, planeMaps, mapOf(fmt.Sprint("large-", i), large))
-		s.want(200, "", http.MethodDelete, planeMaps+fmt.Sprint("/large-", i), "")
-		if i > 200 {
-			t.Fatal("there is no checkpoint")
-		}
-	}
+	s.checkpoint()
 	s = s.restarted(func(c *Config) { c.Controllers = []string{"*"} })
 	within(t, "the namespace is deleted", func() bool { return !has() })
 	within(t, "the controllers are noted", noted)
@@ -698,6 +704,38 @@ ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %q}]}}`, o
 	goroutines(before + planes/3)
 }
 
+// requestCertificate makes a CertificateSigningRequest r in a plane, which a controller deletes after a day.
+func (s *planesServer) requestCertificate(plane string) {
+	s.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.want(201, plane, http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", fmt.Sprintf(
+		"{metadata: {name: r}, spec: {request: %q, signerName: example.com/s, usages: [client auth]}}",
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))))
+}
+
+// ofPlane is the store of a plane.
+func (s *planesServer) ofPlane(uid string) *store.Store {
+	s.t.Helper()
+	of, err := s.plane.Store.Plane(uid)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return of
+}
+
+func (s *planesServer) hasRequest(uid string) bool {
+	s.t.Helper()
+	_, found := s.ofPlane(uid).Get(store.Key{Resource: "certificates.k8s.io/certificatesigningrequests", Name: "r"})
+	return found
+}
+
 // A plane that is closed is opened when one of its controllers has something to do that waits for a moment.
 //
 // SPEC: BEY-9, BEY-11
@@ -708,25 +746,8 @@ func TestAlarmOfClosedPlane(t *testing.T) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	uid := s.create("a", "").At("metadata", "uid").Str()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.want(201, "a", http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", fmt.Sprintf(
-		"{metadata: {name: r}, spec: {request: %q, signerName: example.com/s, usages: [client auth]}}",
-		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))))
-	of, err := s.plane.Store.Plane(uid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := func() bool {
-		_, found := of.Get(store.Key{Resource: "certificates.k8s.io/certificatesigningrequests", Name: "r"})
-		return found
-	}
+	s.requestCertificate("a")
+	has := func() bool { return s.hasRequest(uid) }
 	within(t, "the plane is closed", func() bool { return s.open() == 0 })
 	if !has() {
 		t.Fatal("the request is gone before its time")
@@ -734,4 +755,29 @@ func TestAlarmOfClosedPlane(t *testing.T) {
 	ahead.Store(int64(25 * time.Hour))
 	within(t, "the request is deleted", func() bool { return !has() })
 	within(t, "the plane is closed again", func() bool { return s.open() == 0 })
+	within(t, "the plane rests", func() bool { u := s.ofPlane(uid).Usage(); return u.Resting == u.Revision })
+}
+
+// The same after a restart of the process, of which the store says what rests.
+//
+// SPEC: BEY-9, BEY-11
+func TestAlarmAfterRestart(t *testing.T) {
+	var ahead atomic.Int64
+	s := startPlanes(t, func(c *Config) {
+		c.planeIdle = 50 * time.Millisecond
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	uid, other := s.create("a", "").At("metadata", "uid").Str(), s.create("b", "").At("metadata", "uid").Str()
+	s.requestCertificate("a")
+	s.want(201, "b", http.MethodPost, planeMaps, mapOf("own", "1"))
+	within(t, "the planes are closed", func() bool { return s.open() == 0 })
+	rests := func(uid string) bool { u := s.ofPlane(uid).Usage(); return u.Resting == u.Revision }
+	within(t, "a plane without an alarm rests", func() bool { return rests(other) })
+	if rests(uid) {
+		t.Error("a plane that waits for a moment rests")
+	}
+	s.checkpoint()
+	ahead.Store(int64(25 * time.Hour))
+	s = s.restarted(func(*Config) {})
+	within(t, "the request is deleted", func() bool { return !s.hasRequest(uid) })
 }
