@@ -233,7 +233,8 @@ var errOtherDefinition error = apierr.NewNoSuchPath()
 // refusedBy is the error of a transaction that the store has refused, by no race.
 func (t *transaction) refusedBy(err error) error {
 	first := t.drafts[0]
-	kind, name := first.rq.Resource.Type(), first.key().Name
+	of := first.rq.Resource
+	kind, name := of.Type(), strings.TrimPrefix(first.key().Name, of.prefix(first.rq.Namespace))
 	switch over := (*store.BoundsError)(nil); {
 	case errors.As(err, &over), errors.Is(err, store.ErrReadOnly):
 		return apierr.NewForbidden(kind, name, strings.TrimPrefix(err.Error(), "store: "))

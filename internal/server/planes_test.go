@@ -227,7 +227,8 @@ func TestPlaneLimits(t *testing.T) {
 	}
 	s.want(200, "a", http.MethodDelete, planeMaps+"/one?dryRun=All", "")
 	s.want(200, "a", http.MethodPatch, planeMaps+"/one?dryRun=All", `{"data":{"value":"2"}}`)
-	if message := refused.At("message").Str(); !strings.Contains(message, "above its limit of") {
+	if message := refused.At("message").Str(); !strings.Contains(message, "above its limit of") ||
+		!strings.HasPrefix(message, `configmaps "two" is forbidden: `) {
 		t.Errorf("the error is %q", message)
 	}
 	limit(`"limits":{"objects":null},"readOnly":true`)
