@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -125,7 +126,12 @@ func testPlacesOfPlanes(t *testing.T, s *server) {
 		wait.Go(func() { flooded.ask(t.Context(), "flood"+strconv.Itoa(i), "/wait") })
 		wait.Go(func() { flooded.ask(t.Context(), "master", "/wait") })
 	}
-	if began := flooded.began(); len(began) != 2 {
+	// If both places are of one level, the other one gets a place beyond them (execution.Band).
+	began := flooded.began()
+	if len(began) == 3 && (began[0] == "master") == (began[1] == "master") {
+		began = slices.DeleteFunc(began, func(user string) bool { return (user == "master") != (began[0] == "master") })
+	}
+	if len(began) != 2 {
 		t.Errorf("of a plane with masters %v execute in 2 places", began)
 	}
 	wait.Go(func() { first.ask(t.Context(), "master", "/wait") })
