@@ -91,8 +91,7 @@ func (p *Plane) busy() string {
 	}
 	if stats := s.Store.Stats(); stats.Cursors > stats.Waiting {
 		all = append(all, fmt.Sprintf("%d watches have events to send", stats.Cursors-stats.Waiting))
-	}
-	if s.Busy() {
+	} else if s.Busy() {
 		all = append(all, "controllers have work")
 	}
 	return strings.Join(all, ", ")

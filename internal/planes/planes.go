@@ -469,8 +469,8 @@ func (o *opened) awaitQuiet(until time.Time) {
 	}
 }
 
-// A step of a controller leads to another one no later than the store passes on what it has written, for which a pause
-// is long enough.
+// A controller is busy as soon as a change that concerns it is made, but for a moment: the store may wake who follows
+// changes up to 20 ms later, so a pause is longer than that, and one look is not enough.
 const (
 	visitLooks = 3
 	visitPause = 25 * time.Millisecond
