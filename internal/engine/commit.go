@@ -200,6 +200,7 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 	}
 	pre = append(append(pre, t.fences...), t.pre...)
 	changes = append(changes, t.keys...)
+	changes[0].By = t.drafts[0].rq.attribution()
 	if invariants.Enabled {
 		assertAtomic(pre, changes)
 	}
@@ -224,6 +225,16 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 		}
 	}
 	return nil
+}
+
+// attribution is what the store keeps of who makes a request.
+func (rq *Request) attribution() []byte {
+	by := store.Attribution{User: rq.User.Name, Impersonator: rq.Impersonator, Manager: rq.manager(), Verb: rq.Verb,
+		AuditID: rq.AuditID}
+	if rq.Subresource != nil {
+		by.Subresource = rq.Subresource.Name
+	}
+	return by.Encode()
 }
 
 // errOtherDefinition ends a write to a type whose definition does not exist any more: 404, for the type and not for the

@@ -21,6 +21,9 @@ type Request struct {
 	Namespace   string       // "" for cluster scope, and for a collection over all namespaces
 	Name        string       // "" for a collection
 	User        access.User
+	// Impersonator is the name of the user who has authenticated and asked to be User; "": User has. AuditID is that of
+	// the audit log. Both are only for what is stored about a commit.
+	Impersonator, AuditID string
 	// Verb is the verb that was authorized ("patch" for an apply); "" for requests of the server itself.
 	Verb string
 	// FieldManager names the writer. If it is empty, UserAgent stands in for it (SSA-6).

@@ -52,7 +52,7 @@ func (h *Handler) actAs(rs *requestState) error {
 		}
 	}
 	rs.record.Impersonates(user, constraint)
-	rs.user = user
+	rs.actor, rs.user = rs.user.Name, user
 	return nil
 }
 

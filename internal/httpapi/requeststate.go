@@ -39,6 +39,7 @@ type requestState struct {
 	class    Class
 	backend  Backend // who answers; nil: the engine
 	user     access.User
+	actor    string            // the name of who has authenticated, if that is not user
 	asked    access.Attributes // the attributes that are authorized, see ask
 	counted  bool              // in Metrics.InFlight
 	routed   bool              // in Metrics.LongRunning

@@ -140,7 +140,7 @@ func (rs *requestState) request() *engine.Request {
 	info := &rs.info
 	rq := &engine.Request{
 		Resource: rs.resource, Subresource: rs.subresource, Name: info.name, User: rs.user, Verb: info.verb,
-		UserAgent: rs.r.UserAgent(), Authorizer: rs.h.Authorizer,
+		UserAgent: rs.r.UserAgent(), Authorizer: rs.h.Authorizer, Impersonator: rs.actor, AuditID: rs.auditID,
 	}
 	if rs.resource.Namespaced {
 		rq.Namespace = info.namespace

@@ -24,6 +24,8 @@ type Commit struct {
 	Plane  string
 	Begins *Beginning // the plane that begins with this commit; nil: none does
 	Ends   string     // the ID of the plane that ends with this commit; "": none does
+	// By is who has made it (Attribution.Encode); none: nobody knows, or the store itself, as something has expired.
+	By []byte
 	// Seals are how the log encrypts the versions of each record; nil: it encrypts none. They are not stored.
 	Seals []*Seal
 }

@@ -279,6 +279,9 @@ func (w *writer) sequence(ctx context.Context, pre []Precondition, changes []Cha
 	}
 	c := &Commit{Time: w.config.Now().UnixNano(), Plane: w.state.plane, Records: make([]*Record, 0, len(changes)),
 		Seals: seals}
+	if len(changes) > 0 {
+		c.By = changes[0].By
+	}
 	if err := w.turns(c, changes, begins); err != nil {
 		return ticket{err: err}
 	}

@@ -109,6 +109,8 @@ type Change struct {
 	Key     Key
 	Data    []byte
 	Sidecar *Sidecar // of Data; nil lets Config.Describe compute it
+	// By says who makes the commit (Attribution.Encode). That of the first change counts; none: nobody says it.
+	By []byte
 	// Begin makes the commit the beginning of a plane, for which the object of this change stands; nil: none begins.
 	Begin *Begin
 	// Again says that the live version is written once more, and what is stored beside its bytes stays as it is: its

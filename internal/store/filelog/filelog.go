@@ -168,7 +168,7 @@ func Open(dir string, o Options) (*Log, error) {
 		o.FS = diskFS{durable.FS}
 	}
 	if o.NoSync {
-		o.FS = noSyncFS{o.FS}
+		o.FS = durable.Unsynced{FS: o.FS}
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 8 << 20
@@ -447,6 +447,13 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 		}
 	}
 	return nil
+}
+
+// Bounds are the revision after which the log has all commits, and that of the newest one.
+func (l *Log) Bounds() (oldest, newest int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments[0].after, l.segments[len(l.segments)-1].end
 }
 
 // Close syncs the manifest, closes the files and unlocks the directory. A running Append is finished first. After a

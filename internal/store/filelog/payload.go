@@ -52,7 +52,7 @@ const (
 const (
 	commitSealed     = 1 << iota // some versions are encrypted: a byte of seals follows the flags of each record
 	commitOther                  // it is of another plane than the first one
-	commitAttributed             // it says who has made it: bytes, which this version of the program skips
+	commitAttributed             // it says who has made it
 	commitBegins                 // a plane begins with it
 	commitEnds                   // a plane ends with it
 	commitFlags      = commitSealed | commitOther | commitAttributed | commitBegins | commitEnds
@@ -126,9 +126,9 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 //
 //	commitOf(appendCommit(nil, c)) = c, except for the fields of a sidecar other than Expire and Form
 //
-// A payload is: kind, flags, revision, time, the ID of the plane, the number of records, what begins, what ends, and
-// the records; then those of the plane that begins. The revisions of the records follow from that of the commit and are
-// not stored. A commit is one frame, so it is in the log as a whole or not at all.
+// A payload is: kind, flags, revision, time, the ID of the plane, who has made it, the number of records, what begins,
+// what ends, and the records; then those of the plane that begins. The revisions of the records follow from that of the
+// commit and are not stored. A commit is one frame, so it is in the log as a whole or not at all.
 func appendCommit(b []byte, c *store.Commit) []byte {
 	var flags byte
 	if isSealed(c) {
@@ -143,11 +143,17 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 	if c.Ends != "" {
 		flags |= commitEnds
 	}
+	if len(c.By) > 0 {
+		flags |= commitAttributed
+	}
 	b = append(b, payloadCommit, flags)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
 	b = binary.AppendVarint(b, c.Time)
 	if c.Plane != "" {
 		b = appendString(b, c.Plane)
+	}
+	if len(c.By) > 0 {
+		b = appendBytes(b, c.By)
 	}
 	b = binary.AppendUvarint(b, uint64(len(c.Records)))
 	if c.Begins != nil {
@@ -477,6 +483,7 @@ func parseKind(payload []byte, want ...byte) (decoder, error) {
 type commitHeader struct {
 	last, time    int64
 	plane         string // lent
+	by            []byte // who has made it; lent
 	count, begins int    // records, and those of the plane that begins
 	// begin and origin are those of the plane that begins, and ends is that which ends; all are lent.
 	starts              bool
@@ -504,7 +511,7 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 		h.plane = d.string()
 	}
 	if flags&commitAttributed != 0 {
-		d.bytes()
+		h.by = d.bytes()
 	}
 	// The counts come from the disk. They are bounded by the bytes that follow, so the loops over them are, too.
 	if h.count, err = d.count(); err != nil {
@@ -560,7 +567,8 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 		return nil, err
 	}
 	c := &p.commit
-	*c = store.Commit{Revision: h.last, Time: h.time, Plane: h.plane, Ends: h.ends, Records: c.Records[:0]}
+	*c = store.Commit{Revision: h.last, Time: h.time, Plane: h.plane, By: h.by, Ends: h.ends,
+		Records: c.Records[:0]}
 	// Not nil: an empty old version differs from none.
 	if p.old = p.old[:0]; p.old == nil || cap(p.old) > maxOldKept {
 		p.old = []byte{}
