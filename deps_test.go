@@ -59,6 +59,7 @@ var allowed = map[string][]string{
 	"internal/store/filelog": {"internal/durable", "internal/execution", "internal/invariants", "internal/occupant",
 		"internal/store", "internal/store/delta"},
 	"internal/store/memlog":    {"internal/store"},
+	"internal/store/past":      {"internal/durable", "internal/store", "internal/store/delta"},
 	"internal/store/etcd":      {"internal/execution", "internal/stack", "internal/store"},
 	"internal/store/storetest": {"internal/store"},
 	"internal/scenario":        {},
@@ -222,7 +223,7 @@ var allowed = map[string][]string{
 // outside says which packages from elsewhere only these packages may import.
 var outside = map[string][]string{
 	"filippo.io/":                       {"internal/planes/credentials"},
-	"github.com/cockroachdb/pebble/v2":  {"internal/durable", "internal/store/filelog"},
+	"github.com/cockroachdb/pebble/v2":  {"internal/durable", "internal/store/filelog", "internal/store/past"},
 	"github.com/cockroachdb/datadriven": {"internal/scenario"},
 	"github.com/coreos/go-systemd/":     {"internal/systemd"},
 	"github.com/gorilla/websocket":      {"internal/httpapi", "internal/nodes"},

@@ -74,6 +74,13 @@ func plinthFlags(c *settings) []row {
 			"make it the current context of a kubeconfig that exists, too; in a new one it is", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
 			"the size of the history on disk, from which watches that are slow or reconnect continue", ""},
+		{"history-retention", duration(&c.Past.Retention), plinthOnly,
+			"for how long the past of objects is kept: what they were at a resourceVersion, and who changed what; 0: not at " +
+				"all", ""},
+		{"history-bytes", integer64(&c.Past.Bytes), plinthOnly,
+			"how much room the past of objects takes on disk; what is older is removed; 0: nothing is kept", ""},
+		{"history-without", list(&c.Past.Without), plinthOnly,
+			"types whose past is not kept: RESOURCE, or RESOURCE.GROUP", ""},
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,
 			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
 				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},

@@ -68,6 +68,7 @@ type Data struct {
 	// Encryption says which objects are encrypted on disk.
 	Encryption        storage.Encryption
 	WatchHistoryBytes int64         // size of the watch history on disk
+	Past              storage.Past  // what is kept for longer
 	EventTTL          time.Duration // how long Events are kept
 	Log               store.Log     // has the commits of the store; Close closes it. Nil: the one that Storage selects
 	noSync            bool          // no fsync: a power cut may lose objects; set by the etcd stub
@@ -210,6 +211,8 @@ func Defaults() Config {
 		HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
 		LeaseReuseSeconds: 60, MediaType: "application/vnd.kubernetes.protobuf"}
 	c.WatchHistoryBytes, c.EventTTL = 512<<20, time.Hour
+	c.Past = storage.Past{Retention: 24 * time.Hour, Bytes: 256 << 20,
+		Without: []string{"events", "leases.coordination.k8s.io"}}
 	c.BindAddress, c.SecurePort = "127.0.0.1", 6443
 	c.ServiceAccounts = ServiceAccounts{Lookup: true, Extend: true}
 	c.TokenWebhook = TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute}
@@ -362,6 +365,7 @@ func (c *Config) validateNumbers() error {
 	if c.WatchHistoryBytes <= 0 {
 		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)
 	}
+	c.Past.Validate(refuse)
 	if c.GoawayChance < 0 || c.GoawayChance > 0.02 {
 		refuse("--goaway-chance: %g is not between 0 and 0.02", c.GoawayChance)
 	}

@@ -140,8 +140,9 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 	to := storage.Config{
 		NoSync: c.noSync, Files: s.files, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1),
 		Identity:     peers.HostIdentity(),
-		HistoryBytes: c.WatchHistoryBytes, Log: c.Log, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort,
-		Registry: types, Define: define, Logger: c.Logger, Now: c.Now,
+		HistoryBytes: c.WatchHistoryBytes, Past: c.Past, Log: c.Log, FirstNodePort: services.FirstPort,
+		LastNodePort: services.LastPort,
+		Registry:     types, Define: define, Logger: c.Logger, Now: c.Now,
 	}
 	if c.Planes {
 		to.PlaneResources = planes.Resources

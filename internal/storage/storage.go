@@ -10,10 +10,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"plinth/internal/admission/quota"
 	"plinth/internal/configfile"
@@ -24,6 +28,7 @@ import (
 	"plinth/internal/store/etcd"
 	"plinth/internal/store/filelog"
 	"plinth/internal/store/memlog"
+	"plinth/internal/store/past"
 )
 
 // Config says where the objects are, and how they are kept.
@@ -40,6 +45,7 @@ type Config struct {
 	Identity   string // of the server, in labels of metrics
 	// HistoryBytes is the size of the watch history on disk.
 	HistoryBytes int64
+	Past         Past
 	// Log has the commits of the store, and Image the objects with which it begins, at a revision of at least
 	// ImageAfter. Nil: Dir and Etcd say.
 	Log        store.Log
@@ -55,6 +61,48 @@ type Config struct {
 	Define   engine.Define
 	Logger   *slog.Logger
 	Now      func() time.Time
+}
+
+// Past says what is kept of changes for longer than watches can continue from (package past). Only the embedded store
+// with files has one.
+type Past struct {
+	Retention time.Duration // 0: nothing is kept
+	Bytes     int64         // on disk; 0: nothing is kept
+	Without   []string      // types of which nothing is kept: RESOURCE, or RESOURCE.GROUP
+}
+
+// Validate calls refuse with each error of the configuration.
+func (p *Past) Validate(refuse func(format string, args ...any)) {
+	if p.Retention < 0 {
+		refuse("--history-retention: %s is negative", p.Retention)
+	}
+	if p.Bytes < 0 {
+		refuse("--history-bytes: %d is negative", p.Bytes)
+	}
+	for _, name := range p.Without {
+		if strings.Contains(name, "/") || schema.ParseGroupResource(name).Resource == "" {
+			refuse("--history-without: %q is not RESOURCE, or RESOURCE.GROUP", name)
+		}
+	}
+}
+
+// over returns a log that keeps the past of another one, which is closed after an error.
+func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (store.Log, error) {
+	if p.Retention == 0 || p.Bytes == 0 {
+		return log, nil
+	}
+	o := past.Options{Retention: p.Retention, Bytes: p.Bytes, NoSync: c.NoSync, Sealing: sealing,
+		Logger: c.Logger, Now: c.Now}
+	for _, name := range p.Without {
+		of := schema.ParseGroupResource(name)
+		o.Without = append(o.Without, of.Group+"/"+of.Resource)
+	}
+	slices.Sort(o.Without)
+	over, err := past.Open(filepath.Join(c.Dir, "past"), log, o)
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return over, nil
 }
 
 // Etcd says which etcd has the objects. Fields are named after the flags --etcd-….
@@ -186,8 +234,11 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 		config.Log = memlog.New()
 	default:
 		config.Sealing = s.sealing() // what is only in memory is not encrypted
-		if config.Log, err = filelog.Open(c.Dir,
-			filelog.Options{Logger: c.Logger, NoSync: c.NoSync, Sealing: config.Sealing}); err != nil {
+		log, err := filelog.Open(c.Dir, filelog.Options{Logger: c.Logger, NoSync: c.NoSync, Sealing: config.Sealing})
+		if err == nil {
+			config.Log, err = c.Past.over(log, &c, config.Sealing)
+		}
+		if err != nil {
 			return s, err
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -42,12 +43,24 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 		defer s.mu.Unlock()
 		return s.newest(), nil
 	}
-	if sn, err := s.kept(revision, resources); sn != nil || err != nil {
-		s.mu.Unlock()
-		return sn, err
-	}
+	sn, err := s.kept(revision, resources)
 	s.mu.Unlock()
-	return s.rebuild(ctx, revision, resources)
+	var readable bool
+	switch {
+	case sn != nil:
+		return sn, nil
+	case err == nil:
+		sn, readable, err = s.rebuild(ctx, revision, resources)
+	case errors.Is(err, ErrCompacted):
+		sn, readable, err = s.rebuildPast(ctx, revision, resources)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if readable { // else it is rebuilt for the next one: what did not decrypt may be readable by then
+		s.keep(sn)
+	}
+	return sn, nil
 }
 
 // newest returns the snapshot of the current revision. The caller holds mu for writing: freeze starts a new epoch.
@@ -72,7 +85,8 @@ func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	if revision > s.revision {
 		return nil, ErrFuture
 	}
-	if revision < s.history.horizon {
+	compacted := revision < s.history.horizon
+	if compacted && s.past == nil {
 		return nil, ErrCompacted
 	}
 	for _, sn := range s.recent {
@@ -82,6 +96,9 @@ func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	}
 	if sn := s.rebuilt; sn != nil && sn.revision == revision && sn.covers(resources) {
 		return sn, nil
+	}
+	if compacted {
+		return nil, ErrCompacted
 	}
 	return nil, nil
 }
@@ -127,7 +144,10 @@ func (s *State) forgetSnapshots() {
 // more records to the log, so the log is read on until it reaches the oldest record in memory. Then, under one hold of
 // the lock, the roots of the live collections are copied and the records in memory collected: together they are the
 // history from R to the revision of the copied state.
-func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
+//
+// The snapshot is the caller's. readable is false if some of its versions did not decrypt.
+func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (sn *Snapshot, readable bool,
+	err error) {
 	// undo has, for each key that changed since, its version as of the revision; nil: there was none.
 	undo := map[Key]*Version{}
 	wanted := func(resource string) bool { return len(resources) == 0 || slices.Contains(resources, resource) }
@@ -160,13 +180,13 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		read = max(read, floor)
 	}
 	// Copying a copy-on-write tree also marks the original as shared, so it is done under the lock. A resource without
 	// a collection has had no versions since live.since, which may be later than the snapshot's own revision.
-	sn := &Snapshot{
+	sn = &Snapshot{
 		revision: revision, only: resources, collections: s.live.freeze().Copy(), since: min(s.live.since, revision),
 	}
 	s.live.collections.Scan(func(resource string, t *collection) bool {
@@ -196,7 +216,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			undo[r.Key] = r.Old
 		}
 	}
-	readable := true
+	readable = true
 	for k, v := range undo {
 		sn.undo(k, v)
 		readable = readable && (v == nil || !v.Sidecar.Undecrypted)
@@ -204,12 +224,14 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	if invariants.Enabled {
 		sn.check(wanted)
 	}
-	if readable { // else it is rebuilt for the next one: what did not decrypt may be readable by then
-		s.mu.Lock()
-		s.rebuilt, s.rebuiltAt = sn, s.config.Now()
-		s.mu.Unlock()
-	}
-	return sn, nil
+	return sn, readable, nil
+}
+
+// keep keeps a rebuilt snapshot for the next pages of a list.
+func (s *State) keep(sn *Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rebuilt, s.rebuiltAt = sn, s.config.Now()
 }
 
 // check fails if a rebuilt snapshot has a version that was written after its revision. Large collections are left out:

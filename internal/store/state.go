@@ -112,6 +112,7 @@ type State struct {
 	config *Config
 	plane  string   // whose commits it has, see Commit.Plane
 	log    Replayer // of what memory no longer holds; nil: ErrCompacted
+	past   Past     // what has left the history; nil: nothing of it is kept
 	window *window
 	packer *packer
 
@@ -177,6 +178,7 @@ func newState(c *Config, w *window, p *packer, log Replayer, plane string, of co
 	}
 	// No feed is filled: history from before the start is read from the log, and memory begins with the next commit.
 	s.history.opened, s.history.all.floor = revision, revision
+	s.past, _ = log.(Past)
 	if s.undecrypted.Len() > 0 {
 		notify(s.unread)
 	}

@@ -103,8 +103,11 @@ func play(t *testing.T, b Implementation, seed uint64, steps int, configure func
 			p.history()
 		case n < 88:
 			p.follow()
-		case n < 98:
+		case n < 94:
 			p.read()
+		case n < 98:
+			p.at()
+			p.changes()
 		case n < 99:
 			if p.x.reopen() {
 				p.curs = nil
@@ -194,6 +197,9 @@ func (p *workload) same(k store.Key, v *store.Version, found bool, data string, 
 
 // past is a revision between the horizon and the newest one, and sometimes a little outside.
 func (p *workload) past() int64 {
+	if p.x.b.Past && p.rng.IntN(2) == 0 {
+		return 1 + p.rng.Int64N(p.m.revision)
+	}
 	h := p.x.Stats().Horizon
 	return h - 2 + p.rng.Int64N(p.m.revision-h+4)
 }
@@ -214,7 +220,8 @@ func (p *workload) list() {
 	case revision > p.m.revision:
 		p.want(err, store.ErrFuture)
 		return
-	case revision < horizon || err == store.ErrCompacted && !p.x.b.Durable:
+	case revision < p.x.PastSince(resource) || revision < horizon && only == nil && err != nil ||
+		err == store.ErrCompacted && !p.x.b.Durable:
 		p.want(err, store.ErrCompacted)
 		return
 	case err != nil:

@@ -202,6 +202,7 @@ func (p *planes) check() {
 		}
 		stats := s.Stats()
 		at := m.begun + p.rng.Int64N(s.Revision()-m.begun+1)
+		p.checkPast(s, m, at)
 		if at < stats.Horizon {
 			if _, err := s.Watch(context.Background(), "/pods", "", at); !errors.Is(err, store.ErrCompacted) {
 				p.t.Fatalf("plane %q, which begins at %d and has horizon %d, is watched from %d: %v", id, m.begun,
@@ -220,6 +221,26 @@ func (p *planes) check() {
 			p.t.Fatalf("after %d, plane %q has the history\n%s, should have\n%s", at, id, have, want)
 		}
 		p.compared++
+	}
+}
+
+// checkPast compares some objects with what they were at a revision.
+func (p *planes) checkPast(s *store.Store, m *plane, at int64) {
+	if !p.b.Past {
+		return
+	}
+	at = max(at, s.PastSince("/pods"))
+	for range 4 {
+		k := store.Key{Resource: []string{"/pods", "apps/deployments"}[p.rng.IntN(2)],
+			Name: fmt.Sprintf("n/%d", p.rng.IntN(12))}
+		data, since, ok := m.get(k, at)
+		v, err := s.At(context.Background(), k, at)
+		if err != nil {
+			p.t.Fatalf("%s of plane %q as of %d: %v", k, s.ID(), at, err)
+		}
+		if (v != nil) != ok || ok && (string(v.Data()) != data || v.Revision != since) {
+			p.t.Fatalf("%s of plane %q as of %d is %v, should be %q of %d", k, s.ID(), at, v, data, since)
+		}
 	}
 }
 

@@ -31,6 +31,8 @@ type Implementation struct {
 	// Shared says that it is a store of its own, with a clock of its own: a commit that changes nothing takes no revision,
 	// and objects expire by that clock, within seconds, and not by Config.Now.
 	Shared bool
+	// Past says that it has a store.Past, which keeps everything from the first revision on.
+	Past bool
 }
 
 // Over returns an Implementation.New for stores with the embedded writer over a log; log is like Implementation.New,
@@ -68,6 +70,7 @@ func Run(t *testing.T, b Implementation) {
 		{"Identity", testIdentity},
 		{"History", testHistory},
 		{"HistoryInLog", testHistoryInLog},
+		{"Past", testPast},
 		{"SnapshotStays", testSnapshotStays},
 		{"CollectionRevision", testCollectionRevision},
 		{"WatchFuture", testWatchFuture},

@@ -443,7 +443,11 @@ func testWatchSlow(t *testing.T, b Implementation) {
 	for i := range 4 * window / len(data) {
 		x.put(pod("a"), fmt.Sprint(i, data))
 	}
-	if grown := int64(heap()) - int64(before); grown > 2*window {
+	most := int64(2 * window)
+	if b.Past {
+		most += window // a pack is being written
+	}
+	if grown := int64(heap()) - int64(before); grown > most {
 		t.Errorf("stalled cursors made the heap grow by %d", grown)
 	}
 	for _, c := range cursors {

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Past is the changes that a log keeps for longer than watches can continue from: a Log may be one (package past). It
+// has those up to a revision; what follows is in the log alone. Its methods may be called concurrently, and return
+// ErrCompacted where it does not reach back.
+type Past interface {
+	// Until is the revision up to which it has all changes, and Since the oldest revision as of which a resource can be
+	// read; math.MaxInt64: there is none.
+	Until() int64
+	Since(resource string) int64
+	// Pack has it take all changes that the log has.
+	Pack(ctx context.Context) error
+	// After yields, of each of the names, which ascend, the first change after a revision; of those which have none,
+	// nothing.
+	After(ctx context.Context, plane, resource string, names []string, after int64, yield func(*PastChange) error) error
+	// Deleted yields the names that were deleted after a revision, some of them several times.
+	Deleted(ctx context.Context, plane, resource string, after int64, yield func(name string)) error
+	// Before yields the changes of an object before a revision, the newest first, until yield returns false or older
+	// ones are not kept any more.
+	Before(ctx context.Context, plane string, k Key, before int64, yield func(*PastChange) bool) error
+}
+
+// PastChange is one change of a key as the past has it.
+type PastChange struct {
+	Key      Key
+	Revision int64
+	Time     int64        // of the commit, in nanoseconds since 1970
+	By       *Attribution // nil: it is not known, or the store itself has done it, as the version had expired
+	Deleted  bool
+	// Old is the version that it has ended; nil: the change has created the object. The sidecar has what is not part of
+	// the bytes, as those that a log lends.
+	Old *Version
+}
+
+// ErrNoPast means that the store keeps nothing for longer than watches need it.
+var ErrNoPast = errors.New("the past is not kept")
+
+// PastSince is the oldest revision as of which a resource can be read, be it that the history has it or the past. What
+// is before the plane has begun is not its past.
+func (s *State) PastSince(resource string) int64 {
+	s.mu.RLock()
+	since := s.history.horizon
+	s.mu.RUnlock()
+	if s.past != nil {
+		since = min(since, max(s.begun, s.past.Since(resource)))
+	}
+	return since
+}
+
+// rebuildPast makes the snapshot of a revision that is before the history. It is that of the revision up to which there
+// is a past, P, which the history reaches back to, without what has changed until then. What has changed is found
+// without reading all of it:
+//
+//	v is the version of k as of P, v.Revision ≤ R   ⇒  v is that as of R
+//	v.Revision > R, or there is none and k was deleted after R
+//	    ⇒  the version as of R is the one that the first change of k after R has ended
+func (s *State) rebuildPast(ctx context.Context, revision int64, resources []string) (sn *Snapshot, readable bool,
+	err error) {
+	if s.past == nil || len(resources) == 0 {
+		return nil, false, ErrCompacted
+	}
+	for _, resource := range resources {
+		if revision < s.PastSince(resource) {
+			return nil, false, ErrCompacted
+		}
+	}
+	until := s.past.Until()
+	sn, readable, err = s.rebuild(ctx, max(revision, until), resources)
+	if err != nil || until <= revision {
+		return sn, readable, err
+	}
+	sn.revision, sn.since = revision, min(sn.since, revision)
+	for _, resource := range resources {
+		ok, err := s.undoPast(ctx, sn, resource)
+		if err != nil {
+			return nil, false, err
+		}
+		readable = readable && ok
+	}
+	return sn, readable, nil
+}
+
+// undoPast makes of a collection as of the end of the past what it was as of the snapshot. readable is false if a
+// version did not decrypt.
+func (s *State) undoPast(ctx context.Context, sn *Snapshot, resource string) (readable bool, err error) {
+	changed := map[string]bool{}
+	if t, ok := sn.collections.Get(resource); ok {
+		t.changed = min(t.changed, sn.revision)
+		t.names.Scan(func(name string, v *Version) bool {
+			if v.Revision > sn.revision {
+				changed[name] = true
+			}
+			return true
+		})
+	}
+	if err := s.past.Deleted(ctx, s.plane, resource, sn.revision, func(name string) { changed[name] = true }); err != nil {
+		return false, err
+	}
+	names := slices.Sorted(maps.Keys(changed))
+	found := 0
+	readable = true
+	err = s.past.After(ctx, s.plane, resource, names, sn.revision, func(p *PastChange) error {
+		found++
+		v := s.copyVersion(p.Key, p.Old)
+		readable = readable && (v == nil || !v.Sidecar.Undecrypted)
+		sn.undo(p.Key, v)
+		return nil
+	})
+	if err == nil && found != len(names) {
+		err = fmt.Errorf("store: the past has changes of %d of the %d objects of %s that have changed after %d", found,
+			len(names), resource, sn.revision)
+	}
+	return readable, err
+}
+
+// At returns the version that a key had as of a revision; nil: there was none.
+func (s *State) At(ctx context.Context, k Key, revision int64) (*Version, error) {
+	switch err := s.Reaches(revision); {
+	case errors.Is(err, ErrCompacted) && revision >= s.PastSince(k.Resource):
+	case err != nil:
+		return nil, err
+	}
+	v, found, err := s.inMemory(k, revision)
+	if found || err != nil {
+		return v, err
+	}
+	if s.past == nil {
+		return s.fromSnapshot(ctx, k, revision)
+	}
+	// The first change is in the past, or memory has it by now, or the part of the log between the two.
+	if until := s.past.Until(); until > revision && revision >= s.past.Since(k.Resource) {
+		var first *PastChange
+		err := s.past.After(ctx, s.plane, k.Resource, []string{k.Name}, revision, func(p *PastChange) error {
+			first = p
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if first != nil {
+			return s.copyVersion(k, first.Old), nil
+		}
+		if v, found, err = s.inMemory(k, until); found || err != nil {
+			return v, err
+		}
+	}
+	return s.fromSnapshot(ctx, k, revision)
+}
+
+// fromSnapshot is At that makes a snapshot.
+func (s *State) fromSnapshot(ctx context.Context, k Key, revision int64) (*Version, error) {
+	sn, err := s.SnapshotContext(ctx, revision, k.Resource)
+	if err != nil {
+		return nil, err
+	}
+	v, _ := sn.Get(k)
+	return v, nil
+}
+
+// inMemory looks for the version of a key as of a revision among what is in memory: the live version, and those that
+// records have ended.
+func (s *State) inMemory(k Key, revision int64) (v *Version, found bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.ended {
+		return nil, false, ErrClosed
+	}
+	v = s.live.get(k)
+	if v != nil && v.Revision <= revision {
+		return v, true, nil
+	}
+	if revision < s.floorOf([]string{k.Resource}) {
+		return nil, false, nil
+	}
+	if f := s.history.feeds[k.Resource]; f != nil {
+		for i := firstAfter(&f.records, revision); i < f.records.len(); i++ {
+			if r := f.records.at(i); r.Key == k {
+				return r.Old, true, nil
+			}
+		}
+	}
+	return v, true, nil
+}
+
+// Changes yields the changes of a key before a revision, the newest first, until yield returns false or older ones are
+// not kept any more; 0: all of them. The sidecars of their versions are complete.
+func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*PastChange) bool) error {
+	if s.past == nil {
+		return ErrNoPast
+	}
+	s.mu.RLock()
+	newest, ended := s.revision, s.ended
+	s.mu.RUnlock()
+	if ended {
+		return ErrClosed
+	}
+	if before == 0 || before > newest {
+		before = newest + 1
+	}
+	if s.past.Until() < before-1 {
+		if err := s.past.Pack(ctx); err != nil {
+			return err
+		}
+	}
+	return s.past.Before(ctx, s.plane, k, before, func(p *PastChange) bool {
+		if p.Old != nil {
+			p.Old = s.copyVersion(k, p.Old)
+		}
+		return yield(p)
+	})
+}

@@ -1,0 +1,127 @@
+package past
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/storetest"
+)
+
+var changes = flag.Int("changes", 100_000, "how many changes BenchmarkPast keeps; of 10,000 objects of 2 kB")
+
+// BenchmarkPast makes changes, and reads what objects were at random revisions. The metrics are for all changes that
+// are kept, on disk, and in memory beside that of a store without a past.
+func BenchmarkPast(b *testing.B) {
+	const objects = 10_000
+	dir := b.TempDir()
+	log, err := filelog.Open(dir, filelog.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	kept, err := Open(filepath.Join(dir, "past"), log, Options{Retention: time.Hour, Bytes: 1 << 40})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := store.Open(store.Config{Describe: storetest.Describe, Log: kept, HistoryBytes: 64 << 20,
+		MemoryHistoryBytes: 16 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	ctx, rng := context.Background(), rand.New(rand.NewPCG(1, 2))
+	key := func(i int) store.Key { return store.Key{Resource: "/pods", Name: fmt.Sprintf("ns/pod-%05d", i)} }
+	began := time.Now()
+	for i := range *changes {
+		n := rng.IntN(objects)
+		if i < objects {
+			n = i
+		}
+		change := store.Change{Key: key(n), Data: podOf(n, i)}
+		if i%objects == objects-1 {
+			change.Data = nil
+		}
+		if _, err := s.Commit(ctx, nil, []store.Change{change}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(time.Since(began).Microseconds())/float64(*changes), "µs/commit")
+	if err := kept.Pack(ctx); err != nil {
+		b.Fatal(err)
+	}
+	size, raw, held := int64(0), int64(0), 0
+	for _, p := range kept.packs {
+		size, raw = size+p.size, raw+p.Raw
+		held += len(p.Objects) + len(p.Keys)*96
+	}
+	b.ReportMetric(float64(size)/1e6, "MB-on-disk")
+	b.ReportMetric(float64(raw)/float64(size), "times-smaller")
+	b.ReportMetric(float64(held)/1e6, "MB-of-indexes")
+	b.ReportMetric(float64(len(kept.packs)), "packs")
+	var gets, lists, records []time.Duration
+	took := func(all *[]time.Duration, f func() error) {
+		began := time.Now()
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+		*all = append(*all, time.Since(began))
+	}
+	for range 5000 {
+		at := objects + rng.Int64N(s.Revision()-objects)
+		took(&gets, func() error {
+			_, err := s.At(ctx, key(rng.IntN(objects)), at)
+			return err
+		})
+	}
+	for range 10 {
+		at := objects + rng.Int64N(s.Revision()-objects)
+		runtime.GC()
+		took(&lists, func() error {
+			_, err := s.Snapshot(at, "/pods")
+			return err
+		})
+	}
+	for range 200 {
+		took(&records, func() error {
+			return s.Changes(ctx, key(rng.IntN(objects)), 0, func(*store.PastChange) bool { return true })
+		})
+	}
+	for _, of := range []struct {
+		name string
+		all  []time.Duration
+	}{{"get", gets}, {"list", lists}, {"record", records}} {
+		slices.Sort(of.all)
+		b.ReportMetric(float64(of.all[len(of.all)/2].Microseconds())/1e3, "ms-"+of.name+"-p50")
+		b.ReportMetric(float64(of.all[len(of.all)*99/100].Microseconds())/1e3, "ms-"+of.name+"-p99")
+	}
+}
+
+// podOf is about 2 kB of JSON as a pod has it, of which a change changes some.
+func podOf(n, change int) []byte {
+	b := fmt.Appendf(nil, `{"metadata":{"name":"pod-%05d","namespace":"ns","uid":"%08x-1c2d-4e5f-8a9b-%012x","generation":%d,`+
+		`"labels":{"app":"app-%d","tier":"backend","version":"v%d"},"managedFields":[`, n, n*2654435761, n*40503, change, n%100,
+		n%7)
+	for _, f := range []string{"spec", "status", "metadata"} {
+		b = fmt.Appendf(b, `{"manager":"controller-%s","operation":"Update","time":"2026-01-%02dT%02d:%02d:%02dZ",`+
+			`"fieldsType":"FieldsV1","fieldsV1":{"f:%s":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:image":{},`+
+			`"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}}}},`,
+			f, change/86400%28+1, change/3600%24, change/60%60, change%60, f)
+	}
+	b = fmt.Appendf(b, `{}]},"spec":{"nodeName":"node-%d","containers":[{"name":"main","image":"example.com/app:%d","env":[`,
+		n%50, n%300)
+	for i := range 8 {
+		b = fmt.Appendf(b, `{"name":"SETTING_%d","value":"%x"},`, i, uint64(n+1)*uint64(i+7)*0x9E3779B97F4A7C15)
+	}
+	return fmt.Appendf(b, `{}]}]},"status":{"phase":"Running","podIP":"10.%d.%d.%d","startTime":"2026-01-01T00:00:00Z",`+
+		`"conditions":[{"type":"Ready","status":"%t","lastTransitionTime":"2026-01-%02dT%02d:%02d:%02dZ","message":"%x"}]}}`,
+		n>>16, n>>8&255, n&255, change%2 == 0, change/86400%28+1, change/3600%24, change/60%60, change%60,
+		uint64(change)*0x9E3779B97F4A7C15)
+}

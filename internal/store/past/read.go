@@ -1,0 +1,141 @@
+package past
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"plinth/internal/store"
+)
+
+// askEvery is how many entries are read before the context is looked at again.
+const askEvery = 64
+
+// After yields, of each of the names, which ascend, the first change after a revision, as far as there are packs; of
+// those which have none, nothing. It returns store.ErrCompacted if the past does not reach back to the revision.
+func (l *Log) After(ctx context.Context, plane, resource string, names []string, after int64,
+	yield func(*store.PastChange) error) error {
+	packs, done := l.acquire()
+	defer done()
+	if after < since(packs, resource) {
+		return store.ErrCompacted
+	}
+	steps := 0
+	names = slices.Clone(names)
+	for _, p := range packs {
+		if p.Until <= after || len(names) == 0 {
+			continue
+		}
+		c := scan{p: p}
+		rest := names[:0] // those of which this pack has nothing
+		for _, name := range names {
+			if steps++; steps%askEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			object := prefixOf(sortChange, plane, resource, name)
+			e, ok, err := c.first(object, after)
+			if err != nil {
+				return l.named(err, p.name())
+			}
+			if !ok {
+				rest = append(rest, name)
+				continue
+			}
+			ch, err := l.changeOf(ctx, plane, store.Key{Resource: resource, Name: name}, e)
+			if err != nil {
+				return err
+			}
+			if err := yield(ch); err != nil {
+				return err
+			}
+		}
+		names = rest
+	}
+	return nil
+}
+
+// first is the first entry of an object after a revision.
+func (c *scan) first(object []byte, after int64) (entry, bool, error) {
+	if !c.p.mayHave(object) {
+		return entry{}, false, nil
+	}
+	ok, err := c.seek(withRevision(object, after+1))
+	if err != nil || !ok || !bytes.Equal(objectOf(c.key), object) {
+		return entry{}, false, err
+	}
+	return c.entry(), true, nil
+}
+
+// Deleted yields the names of a resource that were deleted after a revision, as far as there are packs, some of them
+// several times.
+func (l *Log) Deleted(ctx context.Context, plane, resource string, after int64, yield func(name string)) error {
+	packs, done := l.acquire()
+	defer done()
+	if after < since(packs, resource) {
+		return store.ErrCompacted
+	}
+	prefix := prefixOf(sortDeleted, plane, resource)
+	for _, p := range packs {
+		if p.Until <= after {
+			continue
+		}
+		c := scan{p: p}
+		ok, err := c.seek(prefix)
+		for steps := 0; err == nil && ok && bytes.HasPrefix(c.key, prefix); steps++ {
+			if steps%askEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if revisionOf(c.key) > after {
+				yield(nameOf(c.key, prefix))
+			}
+			ok, err = c.next()
+		}
+		if err != nil {
+			return l.named(err, p.name())
+		}
+	}
+	return nil
+}
+
+// Before yields the changes of an object before a revision, the newest first, until yield returns false or older ones
+// are not kept any more.
+func (l *Log) Before(ctx context.Context, plane string, k store.Key, before int64,
+	yield func(*store.PastChange) bool) error {
+	packs, done := l.acquire()
+	defer done()
+	from := since(packs, k.Resource)
+	object := prefixOf(sortChange, plane, k.Resource, k.Name)
+	for _, p := range slices.Backward(packs) {
+		if p.Since >= before || !p.mayHave(object) {
+			continue
+		}
+		if p.Since < from {
+			return nil // this pack may have some of them, and not all
+		}
+		entries, err := p.of(object, before)
+		if err != nil {
+			return l.named(err, p.name())
+		}
+		for _, e := range slices.Backward(entries) {
+			ch, err := l.changeOf(ctx, plane, k, e)
+			if err != nil {
+				return err
+			}
+			if !yield(ch) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// of returns the entries of an object before a revision.
+func (p *pack) of(object []byte, before int64) (all []entry, err error) {
+	c := scan{p: p}
+	ok, err := c.seek(object)
+	for err == nil && ok && bytes.Equal(objectOf(c.key), object) && revisionOf(c.key) < before {
+		all = append(all, entry{key: c.key, value: slices.Clone(c.value())})
+		ok, err = c.next()
+	}
+	return all, err
+}
