@@ -12,6 +12,9 @@ func (h *Handler) get(rs *requestState) error {
 	if form := first(rs.query(), "ownership"); form != "" && rs.subresource == nil {
 		return h.ownership(rs, form)
 	}
+	if rs.query().Has("history") && rs.subresource == nil && !rs.resource.Virtual() {
+		return h.recorded(rs)
+	}
 	media, err := rs.negotiate()
 	if err != nil {
 		return err
@@ -23,7 +26,11 @@ func (h *Handler) get(rs *requestState) error {
 	if err != nil {
 		return err
 	}
-	result, err := h.Engine.Get(rs.ctx, rq, first(rs.query(), "resourceVersion"))
+	get := h.Engine.Get
+	if first(rs.query(), "resourceVersionMatch") == "Exact" && !rs.resource.Virtual() {
+		get = h.Engine.GetAsOf
+	}
+	result, err := get(rs.ctx, rq, first(rs.query(), "resourceVersion"))
 	if err != nil {
 		return err
 	}
@@ -31,6 +38,22 @@ func (h *Handler) get(rs *requestState) error {
 		return nil
 	}
 	return rs.reply(media, rq, result)
+}
+
+// recorded is a GET with ?history: the record of the object, instead of the object (BEY-4).
+func (h *Handler) recorded(rs *requestState) error {
+	limit, err := integer(rs.query(), "limit")
+	if err != nil {
+		return err
+	}
+	if limit == nil {
+		limit = new(int64)
+	}
+	past, err := h.Engine.Record(rs.ctx, rs.request(), *limit, first(rs.query(), "continue"))
+	if err != nil {
+		return err
+	}
+	return rs.sendDocument(http.StatusOK, past)
 }
 
 // ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003).

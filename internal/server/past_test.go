@@ -1,0 +1,108 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/object"
+)
+
+// asOf is the query of a request for the past.
+func asOf(revision string) string { return "?resourceVersionMatch=Exact&resourceVersion=" + revision }
+
+func versionOf(v object.Value) string { return v.At("metadata", "resourceVersion").Str() }
+
+// What an object was, and the record of who has changed it, are answered in the first plane and in others, beyond what
+// watches can continue from, after the object is gone, and after a restart.
+//
+// SPEC: BEY-4
+func TestPast(t *testing.T) {
+	s := startPlanes(t, func(c *Config) { c.WatchHistoryBytes = 1 })
+	s.create("other", "")
+	first := map[string]string{}
+	last := map[string]string{}
+	for _, plane := range []string{"", "other"} {
+		first[plane] = versionOf(s.want(201, plane, http.MethodPost, planeMaps+"?fieldManager=maker", mapOf("a", "1")))
+		s.want(200, plane, http.MethodPatch, planeMaps+"/a?fieldManager=second", `{"data": {"value": "2", "more": "x"}}`)
+		s.want(200, plane, http.MethodPatch, planeMaps+"/a?dryRun=All", `{"data": {"value": "never"}}`)
+		last[plane] = versionOf(s.want(200, plane, http.MethodPatch, planeMaps+"/a?fieldManager=third",
+			`{"data": {"more": null}}`))
+		s.want(200, plane, http.MethodDelete, planeMaps+"/a", "")
+		s.want(201, plane, http.MethodPost, planeMaps, mapOf("b", "other"))
+	}
+	check := func() {
+		t.Helper()
+		for _, plane := range []string{"", "other"} {
+			was := s.want(200, plane, http.MethodGet, planeMaps+"/a"+asOf(first[plane]), "")
+			if was.At("data", "value").Str() != "1" || versionOf(was) != first[plane] {
+				t.Errorf("%q: at %s it was %s", plane, first[plane], object.AppendObject(nil, was))
+			}
+			s.want(404, plane, http.MethodGet, planeMaps+"/b"+asOf(last[plane]), "")
+			list := s.want(200, plane, http.MethodGet, planeMaps+asOf(last[plane])+"&fieldSelector=metadata.name=a", "")
+			if items := list.At("items").Items(); len(items) != 1 || items[0].At("data", "value").Str() != "2" ||
+				versionOf(list) != last[plane] {
+				t.Errorf("%q: at %s the list was %s", plane, last[plane], object.AppendObject(nil, list))
+			}
+			record := s.want(200, plane, http.MethodGet, planeMaps+"/a?history", "")
+			var have []string
+			for _, c := range record.At("changes").Items() {
+				line := fmt.Sprintf("%s %s %s %s%s", c.At("change").Str(), c.At("user").Str(), c.At("verb").Str(),
+					object.AppendObject(nil, c.At("patch")), c.At("object", "data", "value").Str())
+				if c.At("verb").Str() != "delete" {
+					line += " " + c.At("manager").Str()
+				}
+				have = append(have, line)
+			}
+			want := []string{
+				`deleted admin delete null2`,
+				`modified admin patch {"data":{"more":null}} third`,
+				`modified admin patch {"data":{"more":"x","value":"2"}} second`,
+				`created admin create null1 maker`,
+			}
+			if !slices.Equal(have, want) || !record.At("complete").Bool() {
+				t.Fatalf("%q: the record is (complete: %t)\n%s", plane, record.At("complete").Bool(), strings.Join(have, "\n"))
+			}
+			var paged []string
+			for next := ""; ; {
+				page := s.want(200, plane, http.MethodGet, planeMaps+"/a?history&limit=1&continue="+next, "")
+				for _, c := range page.At("changes").Items() {
+					paged = append(paged, string(object.AppendObject(nil, c)))
+				}
+				if next = page.At("metadata", "continue").Str(); next == "" {
+					break
+				}
+			}
+			for i, c := range record.At("changes").Items() {
+				if i >= len(paged) || paged[i] != string(object.AppendObject(nil, c)) {
+					t.Fatalf("%q: in pages the record is\n%s", plane, strings.Join(paged, "\n"))
+				}
+			}
+		}
+	}
+	check()
+	s = s.restarted()
+	check()
+	// The window of watches ends, and the past does not: so many bytes that the log is trimmed.
+	large := strings.Repeat("x", 100_000)
+	for i := range 100 {
+		s.want(201, "", http.MethodPost, planeMaps, mapOf(fmt.Sprint("large-", i), large))
+		s.want(200, "", http.MethodDelete, planeMaps+fmt.Sprint("/large-", i), "")
+	}
+	watch := s.want(200, "", http.MethodGet, planeMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+first[""], "")
+	if watch.At("object", "reason").Str() != "Expired" {
+		t.Errorf("a watch goes on from %s: %s", first[""], object.AppendObject(nil, watch))
+	}
+	check()
+	s = s.restarted()
+	check()
+	s.want(404, "", http.MethodGet, planeMaps+"/nobody?history", "")
+	s.want(400, "", http.MethodGet, planeMaps+"/a?history&continue=x", "")
+	s.want(400, "", http.MethodGet, planeMaps+"/a"+asOf("0"), "")
+	s.want(410, "other", http.MethodGet, planeMaps+"/a"+asOf("1"), "") // the plane has begun later
+	s = s.restarted(func(c *Config) { c.Past.Retention = 0 })
+	s.want(410, "", http.MethodGet, planeMaps+"/a"+asOf(first[""]), "")
+	s.want(400, "", http.MethodGet, planeMaps+"/a?history", "")
+}
