@@ -171,8 +171,20 @@ func secret(name, value string) string {
 // inClear returns the files of the data directory that contain a value.
 func (e *encrypted) inClear(value string) (found []string) {
 	e.t.Helper()
-	read := 0
-	err := filepath.WalkDir(filepath.Join(e.config.DataDir, "store"), func(file string, d fs.DirEntry, err error) error {
+	read, err := 0, fs.ErrNotExist
+	// A file may be renamed or removed meanwhile, and another one take its place. What packs of the past have is
+	// compressed, and looked at by internal/store/past.
+	for try := 0; errors.Is(err, fs.ErrNotExist) && try < 100; try++ {
+		read, found, err = e.search(value)
+	}
+	if err != nil || read == 0 {
+		e.t.Fatalf("%d bytes were read: %v", read, err)
+	}
+	return found
+}
+
+func (e *encrypted) search(value string) (read int, found []string, err error) {
+	err = filepath.WalkDir(filepath.Join(e.config.DataDir, "store"), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -183,10 +195,7 @@ func (e *encrypted) inClear(value string) (found []string) {
 		}
 		return err
 	})
-	if err != nil || read == 0 {
-		e.t.Fatalf("%d bytes were read: %v", read, err)
-	}
-	return found
+	return read, found, err
 }
 
 func (e *encrypted) hidden(values ...string) {

@@ -3,10 +3,13 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	"plinth/internal/access"
+	"plinth/internal/auth"
 	"plinth/object"
 )
 
@@ -22,6 +25,19 @@ func versionOf(v object.Value) string { return v.At("metadata", "resourceVersion
 func TestPast(t *testing.T) {
 	s := startPlanes(t, func(c *Config) { c.WatchHistoryBytes = 1 })
 	s.create("other", "")
+	r := httptest.NewRequest(http.MethodPost, planeMaps, strings.NewReader(mapOf("for", "jane")))
+	r.Host = "127.0.0.1"
+	r.Header = http.Header{"Content-Type": {"application/yaml"}, "Impersonate-User": {"jane"},
+		"Impersonate-Group": {access.Masters}}
+	r = r.WithContext(auth.As(r.Context(), &access.Identity{User: access.User{Name: "admin",
+		Groups: []string{access.Masters, "system:authenticated"}}}))
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, r)
+	made := s.want(200, "", http.MethodGet, planeMaps+"/for?history", "").At("changes").Items()
+	if len(made) != 1 || made[0].At("user").Str() != "jane" || made[0].At("impersonator").Str() != "admin" ||
+		made[0].At("auditID").Str() == "" || made[0].At("auditID").Str() != w.Header().Get("Audit-ID") {
+		t.Errorf("%d: the record of what admin has made as jane is %v", w.Code, made)
+	}
 	first := map[string]string{}
 	last := map[string]string{}
 	for _, plane := range []string{"", "other"} {

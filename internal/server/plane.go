@@ -151,7 +151,7 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 	case inEtcd:
 		to.Etcd = c.Etcd
 	case embedded:
-		to.Dir = c.inDataDir("store")
+		to.Dir, to.Past.Dir = c.inDataDir("store"), c.inDataDir("past")
 	}
 	return storage.Open(ctx, to)
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,6 +65,7 @@ type Config struct {
 // Past says what is kept of changes for longer than watches can continue from (package past). Only the embedded store
 // with files has one.
 type Past struct {
+	Dir       string        // has the files
 	Retention time.Duration // 0: nothing is kept
 	Bytes     int64         // on disk; 0: nothing is kept
 	Without   []string      // types of which nothing is kept: RESOURCE, or RESOURCE.GROUP
@@ -88,7 +88,7 @@ func (p *Past) Validate(refuse func(format string, args ...any)) {
 
 // over returns a log that keeps the past of another one, which is closed after an error.
 func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (store.Log, error) {
-	if p.Retention == 0 || p.Bytes == 0 {
+	if p.Dir == "" || p.Retention == 0 || p.Bytes == 0 {
 		return log, nil
 	}
 	o := past.Options{Retention: p.Retention, Bytes: p.Bytes, NoSync: c.NoSync, Sealing: sealing,
@@ -98,7 +98,7 @@ func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (store.L
 		o.Without = append(o.Without, of.Group+"/"+of.Resource)
 	}
 	slices.Sort(o.Without)
-	over, err := past.Open(filepath.Join(c.Dir, "past"), log, o)
+	over, err := past.Open(p.Dir, log, o)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

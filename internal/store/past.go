@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"plinth/internal/execution"
 )
 
 // Past is the changes that a log keeps for longer than watches can continue from: a Log may be one (package past). It
@@ -206,7 +208,9 @@ func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*Pa
 		before = newest + 1
 	}
 	if s.past.Until() < before-1 {
-		if err := s.past.Pack(ctx); err != nil {
+		var err error
+		execution.Outside(ctx, func() { err = s.past.Pack(ctx) })
+		if err != nil {
 			return err
 		}
 	}

@@ -113,7 +113,7 @@ func merged(ctx context.Context, packs []*pack) func(func(entry, error) bool) {
 	return func(yield func(entry, error) bool) {
 		var sources []*scan
 		for _, p := range packs {
-			c := &scan{p: p}
+			c := &scan{ctx: ctx, p: p}
 			ok, err := c.next()
 			if err != nil {
 				yield(entry{}, err)

@@ -2,6 +2,7 @@ package past
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"plinth/internal/durable"
+	"plinth/internal/execution"
 	"plinth/internal/store/delta"
 )
 
@@ -90,8 +92,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (h *header) name() string { return fmt.Sprintf("%020d-%020d%s", h.Since, h.Until, suffix) }
 
-// release ends the use of the pack. The last one closes its file, and removes it if the pack was taken out: an open file
-// cannot be removed everywhere.
+// release ends the use of the pack. The last one closes its file, and removes it if the pack was taken out: an open
+// file cannot be removed everywhere.
 func (p *pack) release() error {
 	if p.users.Add(-1) > 0 {
 		return nil
@@ -269,7 +271,7 @@ func (l *Log) packOf(file vfs.File, name string) (*pack, error) {
 	if string(trailer[12:]) != magic || at > uint64(p.size) || int64(at)+int64(length)+trailerBytes != p.size {
 		return damaged(p.size-trailerBytes, "it has no end")
 	}
-	text, err := p.read(int64(at), int64(length))
+	text, err := p.read(l.ctx, int64(at), int64(length))
 	if err != nil {
 		return nil, l.named(err, name)
 	}
@@ -295,12 +297,14 @@ func (l *Log) named(err error, name string) error {
 }
 
 // read reads compressed bytes with their checksum, which are length bytes together.
-func (p *pack) read(at, length int64) ([]byte, error) {
+func (p *pack) read(ctx context.Context, at, length int64) ([]byte, error) {
 	if length < 4 || length > maxBlock {
 		return nil, &DamageError{Offset: at, Reason: fmt.Sprintf("a block has %d bytes", length)}
 	}
 	b := make([]byte, length)
-	if _, err := p.file.ReadAt(b, at); err != nil {
+	var err error
+	execution.Outside(ctx, func() { _, err = p.file.ReadAt(b, at) })
+	if err != nil {
 		return nil, err
 	}
 	b, sum := b[:length-4], b[length-4:]
@@ -327,6 +331,7 @@ func (p *pack) mayHave(object []byte) bool {
 
 // scan reads the entries of a pack in their order. Its user calls seek, or next.
 type scan struct {
+	ctx   context.Context // of who reads
 	p     *pack
 	block int
 	held  []byte // the block; nil: none was read
@@ -361,12 +366,12 @@ func (c *scan) seek(key []byte) (ok bool, err error) {
 }
 
 func (c *scan) load(block int) error {
-	*c = scan{p: c.p, block: block, chain: c.chain[:0], buffers: c.buffers}
+	*c = scan{ctx: c.ctx, p: c.p, block: block, chain: c.chain[:0], buffers: c.buffers}
 	if block >= len(c.p.Keys) {
 		return nil
 	}
 	at := c.p.Offsets[block]
-	b, err := c.p.read(at, c.p.Offsets[block+1]-at)
+	b, err := c.p.read(c.ctx, at, c.p.Offsets[block+1]-at)
 	c.rest, c.held = b, b
 	return err
 }

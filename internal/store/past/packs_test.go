@@ -266,7 +266,7 @@ func TestDamage(t *testing.T) {
 	name := k.log.packs[0].name()
 	k.Close()
 	whole := read(t, fs, "data/past/"+name)
-	l := &Log{o: Options{FS: vfs.NewMem()}, dir: "past"}
+	l := &Log{o: Options{FS: vfs.NewMem()}, dir: "past", ctx: t.Context()}
 	readable := func(b []byte) error {
 		write(t, l.o.FS, "past/"+name, b)
 		p, err := l.openPack(name)
@@ -378,6 +378,26 @@ func TestFull(t *testing.T) {
 	}
 	if since := k.checkAll(); since <= from || since > k.Revision() {
 		t.Errorf("it is known since %d what there was", since)
+	}
+}
+
+// The log has to keep little for packs also where objects are only created, which are in no pack themselves, and where
+// nothing of a type is kept.
+//
+// SPEC: BEY-4
+func TestLogStaysShort(t *testing.T) {
+	for _, without := range [][]string{nil, {"/pods"}} {
+		o := unlimited()
+		o.Without = without
+		k := newKept(t, vfs.NewMem(), o)
+		for i := range 120 {
+			k.put(store.Key{Resource: "/pods", Name: fmt.Sprint("n/", i)}, strings.Repeat("x", 2000))
+		}
+		for begun := time.Now(); k.log.Until() < 60; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("without %q: the log keeps what is behind %d of %d", without, k.log.Until(), k.Revision())
+			}
+		}
 	}
 }
 

@@ -14,9 +14,9 @@
 //
 //	packs[i].until = packs[i+1].since;  the log has all commits after the last pack
 //
-// A new pack is written when the changes behind the last one take packBytes, or when somebody asks for them. Several of
-// about the same size are replaced by one (merge.go), so there are few of them, and a change is written again as often
-// as the logarithm of their size.
+// A new pack is written when the changes behind the last one take about packBytes, or when somebody asks for them.
+// Several of about the same size are replaced by one (merge.go), so there are few of them, and a change is written
+// again as often as the logarithm of their size.
 //
 // A Log is the log of a store, and packs: it removes no commits from the log that are in no pack. If packs cannot be
 // written, the log goes on without them, and the past begins anew.
@@ -31,6 +31,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -74,14 +75,19 @@ type Log struct {
 	o   Options
 	dir string
 
-	unpacked atomic.Int64 // the bytes of what was appended since the last attempt to write a pack
-	packing  sync.Mutex   // held while packs are written or removed. It is taken before mu.
+	// unpacked is the bytes of what was appended since the last attempt to write a pack: of versions that have ended,
+	// which a pack will have, and of new ones, which the log keeps as long.
+	unpacked atomic.Int64
+	packing  sync.Mutex // held while packs are written or removed. It is taken before mu.
 	work     sync.WaitGroup
 
 	mu     sync.Mutex // guards the following; no file is read or written under it
 	packs  []*pack    // oldest first
 	closed bool
-	failed error // why the last attempt has failed; the log does not wait for packs then
+	soon   bool // packSoon runs, or is about to
+	// failing is since when attempts have failed; zero: the last one has not. full says that the disk was full.
+	failing time.Time
+	full    bool
 	// quit ends what is being written.
 	ctx  context.Context
 	quit context.CancelFunc
@@ -123,18 +129,20 @@ func (l *Log) Append(commits []*store.Commit) error {
 	size := int64(0)
 	for _, c := range commits {
 		for _, r := range c.Records {
-			size += 64
-			if r.Old != nil {
-				size += int64(r.Old.Len())
+			for _, v := range []*store.Version{r.Old, r.New} {
+				if size += 32; v != nil {
+					size += int64(v.Len())
+				}
 			}
 		}
 	}
-	if l.unpacked.Add(size) < l.o.packBytes {
+	if l.unpacked.Add(size) < 2*l.o.packBytes {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed && l.unpacked.Swap(0) >= l.o.packBytes {
+	if !l.closed && !l.soon {
+		l.soon = true
 		l.work.Go(l.packSoon)
 	}
 	return nil
@@ -142,15 +150,25 @@ func (l *Log) Append(commits []*store.Commit) error {
 
 // packSoon writes the packs that are due. An error is that of the next attempt, too, or it has passed.
 func (l *Log) packSoon() {
+	l.unpacked.Store(0)
+	defer func() {
+		l.mu.Lock()
+		l.soon = false
+		l.mu.Unlock()
+	}()
 	if err := l.Pack(l.ctx); err != nil && l.ctx.Err() == nil {
 		l.o.Logger.Error("the past cannot be kept", "error", err)
 	}
 }
 
+// patience is for how long the log waits for packs that cannot be written, as a plugin that encrypts does not answer. It
+// does not wait for room on the disk.
+const patience = 10 * time.Minute
+
 // Compact is that of the log, which keeps what is in no pack, unless packs cannot be written.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	l.mu.Lock()
-	if l.failed == nil {
+	if !l.full && (l.failing.IsZero() || l.o.Now().Sub(l.failing) < patience) {
 		horizon = min(horizon, l.until())
 	}
 	l.mu.Unlock()
@@ -198,6 +216,9 @@ func since(packs []*pack, resource string) int64 {
 func (l *Log) Pack(ctx context.Context) error {
 	l.packing.Lock()
 	defer l.packing.Unlock()
+	if err := l.alive(); err != nil {
+		return err
+	}
 	err := l.pack(ctx)
 	if errors.Is(err, store.ErrCompacted) {
 		// Commits have left the log that are in no pack: what there is cannot be put together any more.
@@ -210,15 +231,32 @@ func (l *Log) Pack(ctx context.Context) error {
 	if err == nil {
 		err = l.tidy(ctx)
 	}
+	if err == nil || ctx.Err() == nil { // else it says nothing of the next attempt
+		l.ended(err)
+	}
+	return err
+}
+
+// ended notes how an attempt has ended.
+func (l *Log) ended(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.full = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); {
+	case err == nil:
+		l.failing = time.Time{}
+	case l.failing.IsZero():
+		l.failing = l.o.Now()
+	}
+}
+
+// alive returns an error if the log is closed: another one may have the directory.
+func (l *Log) alive() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return store.ErrClosed
 	}
-	if ctx.Err() == nil { // else it says nothing of the next attempt
-		l.failed = err
-	}
-	return err
+	return nil
 }
 
 func (l *Log) pack(ctx context.Context) error {

@@ -5,11 +5,20 @@ import (
 	"context"
 	"slices"
 
+	"plinth/internal/execution"
 	"plinth/internal/store"
 )
 
 // askEvery is how many entries are read before the context is looked at again.
 const askEvery = 64
+
+// yieldTo lets other requests go first, and returns the error of the context.
+func yieldTo(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return execution.From(ctx).Yield(ctx)
+}
 
 // After yields, of each of the names, which ascend, the first change after a revision, as far as there are packs; of
 // those which have none, nothing. It returns store.ErrCompacted if the past does not reach back to the revision.
@@ -26,11 +35,13 @@ func (l *Log) After(ctx context.Context, plane, resource string, names []string,
 		if p.Until <= after || len(names) == 0 {
 			continue
 		}
-		c := scan{p: p}
+		c := scan{ctx: ctx, p: p}
 		rest := names[:0] // those of which this pack has nothing
 		for _, name := range names {
-			if steps++; steps%askEvery == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			if steps++; steps%askEvery == 0 {
+				if err := yieldTo(ctx); err != nil {
+					return err
+				}
 			}
 			object := prefixOf(sortChange, plane, resource, name)
 			e, ok, err := c.first(object, after)
@@ -79,11 +90,13 @@ func (l *Log) Deleted(ctx context.Context, plane, resource string, after int64, 
 		if p.Until <= after {
 			continue
 		}
-		c := scan{p: p}
+		c := scan{ctx: ctx, p: p}
 		ok, err := c.seek(prefix)
 		for steps := 0; err == nil && ok && bytes.HasPrefix(c.key, prefix); steps++ {
-			if steps%askEvery == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			if steps%askEvery == 0 {
+				if err := yieldTo(ctx); err != nil {
+					return err
+				}
 			}
 			if revisionOf(c.key) > after {
 				yield(nameOf(c.key, prefix))
@@ -112,7 +125,7 @@ func (l *Log) Before(ctx context.Context, plane string, k store.Key, before int6
 		if p.Since < from {
 			return nil // this pack may have some of them, and not all
 		}
-		entries, err := p.of(object, before)
+		entries, err := p.of(ctx, object, before)
 		if err != nil {
 			return l.named(err, p.name())
 		}
@@ -130,8 +143,8 @@ func (l *Log) Before(ctx context.Context, plane string, k store.Key, before int6
 }
 
 // of returns the entries of an object before a revision.
-func (p *pack) of(object []byte, before int64) (all []entry, err error) {
-	c := scan{p: p}
+func (p *pack) of(ctx context.Context, object []byte, before int64) (all []entry, err error) {
+	c := scan{ctx: ctx, p: p}
 	ok, err := c.seek(object)
 	for err == nil && ok && bytes.Equal(objectOf(c.key), object) && revisionOf(c.key) < before {
 		all = append(all, entry{key: c.key, value: slices.Clone(c.value())})
