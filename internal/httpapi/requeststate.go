@@ -41,18 +41,21 @@ type requestState struct {
 	user     access.User
 	actor    string            // the name of who has authenticated, if that is not user
 	asked    access.Attributes // the attributes that are authorized, see ask
-	counted  bool              // in Metrics.InFlight
-	routed   bool              // in Metrics.LongRunning
 	queued   time.Duration     // how long it waited for seats
 	release  func()            // gives the slot back; nil: the request holds none
 	flow     fairness.Class    // with priority and fairness
 	ticket   *fairness.Ticket  // its seats; nil: the request holds none
 	place    execution.Place   // to execute
-	watcher  bool              // counted in Handler.watchers
 	held     int64             // bytes of its body that are counted in Handler.bodies
-	bodyRead bool              // the body has been read to its end, or reading it has failed
+
+	// The flags stand together: a request that watches is kept for long, and its size counts.
+	counted  bool // in Metrics.InFlight
+	routed   bool // in Metrics.LongRunning
+	watcher  bool // counted in Handler.watchers
+	bodyRead bool // the body has been read to its end, or reading it has failed
 	rejected bool
 	dryRun   bool
+	parsed   bool // values are the parsed query
 
 	resource    *engine.Resource // the type of the URL; nil until route has found it
 	subresource *engine.Subresource
@@ -65,7 +68,6 @@ type requestState struct {
 	warnings []string // the texts of the Warning headers, see warn
 
 	values url.Values // the parsed query, see query
-	parsed bool
 
 	stall *guard // of a forwarded answer, armed while it is written; nil: those who write have their own
 	code  int    // of the answer; 0 until its header is sent

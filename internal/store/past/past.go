@@ -161,8 +161,8 @@ func (l *Log) packSoon() {
 	}
 }
 
-// patience is for how long the log waits for packs that cannot be written, as a plugin that encrypts does not answer. It
-// does not wait for room on the disk.
+// patience is for how long the log waits for packs that cannot be written, as a plugin that encrypts does not answer.
+// It does not wait for room on the disk.
 const patience = 10 * time.Minute
 
 // Compact is that of the log, which keeps what is in no pack, unless packs cannot be written.
