@@ -46,12 +46,13 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 	sn, err := s.kept(revision, resources)
 	s.mu.Unlock()
 	var readable bool
-	switch {
-	case sn != nil:
+	if sn != nil {
 		return sn, nil
-	case err == nil:
+	}
+	if err == nil {
 		sn, readable, err = s.rebuild(ctx, revision, resources)
-	case errors.Is(err, ErrCompacted):
+	}
+	if errors.Is(err, ErrCompacted) { // be it since a moment ago
 		sn, readable, err = s.rebuildPast(ctx, revision, resources)
 	}
 	if err != nil {
