@@ -153,7 +153,7 @@ func TestOwnershipByLine(t *testing.T) {
 			`"fieldsV1":{"f:spec":{"f:n":{}}}},` +
 			`{"manager":"b","operation":"Apply","apiVersion":"test.example/v1","fieldsType":"FieldsV1",` +
 			`"fieldsV1":{"f:spec":{"f:n":{},"f:m":{}}}}]}}`)}))
-	owned, err := b.Ownership(b.Context(), b.request("w"))
+	owned, err := b.Ownership(b.Context(), b.request("w"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestOwnershipOfManyManagers(t *testing.T) {
 			`{"metadata":{"name":"w"},"data":{%s}}`, strings.Join(data, ",")))))
 		b.must(b.Patch(b.Context(), b.request("w"), Patch{Type: MergePatch, Body: fmt.Appendf(nil,
 			`{"metadata":{"managedFields":[%s]}}`, strings.Join(entries, ","))}))
-		owned, err := b.Ownership(b.Context(), b.request("w"))
+		owned, err := b.Ownership(b.Context(), b.request("w"), "")
 		if err != nil {
 			t.Fatal(err)
 		}

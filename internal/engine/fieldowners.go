@@ -17,14 +17,11 @@ type Ownership struct {
 	incomplete string
 }
 
-// Ownership returns which managers own which fields of an object.
-func (e *Engine) Ownership(ctx context.Context, rq *Request) (*Ownership, error) {
-	v, _, err := e.of(rq.Resource).store.Live(ctx, rq.key(), true)
+// Ownership returns which managers own which fields of an object, as it was at a resourceVersion; "": as it is.
+func (e *Engine) Ownership(ctx context.Context, rq *Request, resourceVersion string) (*Ownership, error) {
+	v, err := e.versionOf(ctx, rq, resourceVersion)
 	if err != nil {
-		return nil, commitFailed(err)
-	}
-	if v == nil {
-		return nil, rq.notFound()
+		return nil, err
 	}
 	obj, _, err := rq.Resource.live(ctx, v)
 	if err != nil {

@@ -24,6 +24,33 @@ const (
 // GetAsOf reads one object as it was at a revision, in the version of the URL: 404 if it was not there, and 410 if that
 // is not known any more.
 func (e *Engine) GetAsOf(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
+	v, err := e.versionAt(ctx, rq, resourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if err := rq.met(v.Revision); err != nil {
+		return nil, err
+	}
+	return rq.show(ctx, v)
+}
+
+// versionOf is the version of an object as of a resourceVersion; "": the live one. It is 404 if there was none.
+func (e *Engine) versionOf(ctx context.Context, rq *Request, resourceVersion string) (*store.Version, error) {
+	if resourceVersion != "" {
+		return e.versionAt(ctx, rq, resourceVersion)
+	}
+	v, _, err := e.of(rq.Resource).store.Live(ctx, rq.key(), true)
+	if err != nil {
+		return nil, commitFailed(err)
+	}
+	if v == nil {
+		return nil, rq.notFound()
+	}
+	return v, nil
+}
+
+// versionAt is versionOf of a past version.
+func (e *Engine) versionAt(ctx context.Context, rq *Request, resourceVersion string) (*store.Version, error) {
 	e = e.of(rq.Resource)
 	revision, err := parseVersion(resourceVersion)
 	if err == nil && revision == 0 {
@@ -43,10 +70,33 @@ func (e *Engine) GetAsOf(ctx context.Context, rq *Request, resourceVersion strin
 	if v == nil {
 		return nil, rq.notFound()
 	}
-	if err := rq.met(v.Revision); err != nil {
-		return nil, err
+	return v, nil
+}
+
+// RevisionAt is the newest revision that was not written after a moment, by the clock of those who have written; 410:
+// that is not known any more.
+func (e *Engine) RevisionAt(ctx context.Context, r *Resource, moment time.Time) (int64, error) {
+	e = e.of(r)
+	if err := e.fresh(ctx); err != nil {
+		return 0, err
 	}
-	return rq.show(ctx, v)
+	revision, err := e.store.RevisionAt(ctx, moment)
+	switch {
+	case errors.Is(err, store.ErrCompacted):
+		return 0, apierr.NewExpired("The time is before what is kept of the past.")
+	case err != nil:
+		return 0, pastFailed(err)
+	}
+	return revision, nil
+}
+
+// pastFailed is the error for a past that cannot be read.
+func pastFailed(err error) error {
+	if errors.Is(err, store.ErrNoPast) {
+		return apierr.NewBadRequest("this server keeps no past: its objects are not in a data directory, or " +
+			"--history-retention is 0")
+	}
+	return commitFailed(err)
 }
 
 // Record is the record of an object as a document: its changes, the newest first, each with who has made it and a merge
@@ -81,12 +131,8 @@ func (e *Engine) Record(ctx context.Context, rq *Request, limit int64, continued
 		return object.Nil, err
 	}
 	err = e.store.Changes(ctx, rq.key(), before, func(p *store.PastChange) bool { return r.add(ctx, p) })
-	if errors.Is(err, store.ErrNoPast) {
-		return object.Nil, apierr.NewBadRequest("history: this server keeps no past: its objects are not in a data " +
-			"directory, or --history-retention is 0")
-	}
 	if err = cmp.Or(err, r.err); err != nil {
-		return object.Nil, commitFailed(err)
+		return object.Nil, pastFailed(err)
 	}
 	if last == nil && len(r.changes) == 0 {
 		return object.Nil, rq.notFound()

@@ -26,11 +26,15 @@ func (h *Handler) get(rs *requestState) error {
 	if err != nil {
 		return err
 	}
+	version, match, err := rs.asOf(first(rs.query(), "resourceVersion"), first(rs.query(), "resourceVersionMatch"))
+	if err != nil {
+		return err
+	}
 	get := h.Engine.Get
-	if first(rs.query(), "resourceVersionMatch") == "Exact" && !rs.resource.Virtual() {
+	if match == "Exact" && !rs.resource.Virtual() {
 		get = h.Engine.GetAsOf
 	}
-	result, err := get(rs.ctx, rq, first(rs.query(), "resourceVersion"))
+	result, err := get(rs.ctx, rq, version)
 	if err != nil {
 		return err
 	}
@@ -61,7 +65,14 @@ func (h *Handler) ownership(rs *requestState, form string) error {
 	if err := ownershipForm(form, ownershipForms); err != nil {
 		return err
 	}
-	owned, err := h.Engine.Ownership(rs.ctx, rs.request())
+	version, match, err := rs.asOf(first(rs.query(), "resourceVersion"), first(rs.query(), "resourceVersionMatch"))
+	if err != nil {
+		return err
+	}
+	if match != "Exact" {
+		version = ""
+	}
+	owned, err := h.Engine.Ownership(rs.ctx, rs.request(), version)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -158,7 +160,36 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	if err := invalidOptions("ListOptions", p.validate()); err != nil {
 		return p, err
 	}
+	if p.ResourceVersion, p.Match, err = rs.asOf(p.ResourceVersion, p.Match); err != nil {
+		return p, err
+	}
 	return p, rs.nameSelected(&p)
+}
+
+// asOf reads the parameter of that name: a moment (RFC 3339) in place of a resourceVersion. A request with it is one of
+// what there was at the newest resourceVersion that was not written after the moment (BEY-4). The token of a list that
+// is continued has the resourceVersion already.
+func (rs *requestState) asOf(resourceVersion, match string) (string, string, error) {
+	text := first(rs.query(), "asOf")
+	if text == "" || rs.resource == nil || rs.resource.Virtual() {
+		return resourceVersion, match, nil
+	}
+	moment, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return "", "", apierr.NewBadRequest(fmt.Sprintf("asOf: Invalid value: %q: must be a time as in RFC 3339, such as "+
+			"2030-01-02T15:04:05Z", text))
+	case resourceVersion != "" || match != "":
+		return "", "", apierr.NewBadRequest("asOf: Forbidden: a resourceVersion and resourceVersionMatch say something else")
+	case isTrue(rs.query(), "watch") || rs.info.watchPath:
+		return "", "", apierr.NewBadRequest("asOf: Forbidden: a watch begins with a resourceVersion")
+	case rs.info.verb == "deletecollection":
+		return "", "", apierr.NewBadRequest("asOf: Forbidden: what is deleted is what there is now")
+	case first(rs.query(), "continue") != "":
+		return "", "", nil
+	}
+	revision, err := rs.h.Engine.RevisionAt(rs.ctx, rs.resource, moment)
+	return strconv.FormatInt(revision, 10), "Exact", err
 }
 
 // nameSelected refuses a watch of a single object (watchPath) with a field selector of another name.

@@ -81,6 +81,21 @@ func TestPast(t *testing.T) {
 			if !slices.Equal(have, want) || !record.At("complete").Bool() {
 				t.Fatalf("%q: the record is (complete: %t)\n%s", plane, record.At("complete").Bool(), strings.Join(have, "\n"))
 			}
+			// The same by the time that the record has of each change.
+			for _, c := range record.At("changes").Items() {
+				list := s.want(200, plane, http.MethodGet, planeMaps+"?asOf="+c.At("time").Str(), "")
+				if versionOf(list) != c.At("resourceVersion").Str() {
+					t.Errorf("%q: a list as of %v is one of %s", plane, c.At("time"), versionOf(list))
+				}
+				code := 200
+				if c.At("change").Str() == "deleted" {
+					code = 404
+				}
+				if was := s.want(code, plane, http.MethodGet, planeMaps+"/a?asOf="+c.At("time").Str(), ""); code == 200 &&
+					versionOf(was) != c.At("resourceVersion").Str() {
+					t.Errorf("%q: as of %v it was %s", plane, c.At("time"), object.AppendObject(nil, was))
+				}
+			}
 			var paged []string
 			for next := ""; ; {
 				page := s.want(200, plane, http.MethodGet, planeMaps+"/a?history&limit=1&continue="+next, "")
@@ -117,8 +132,22 @@ func TestPast(t *testing.T) {
 	s.want(404, "", http.MethodGet, planeMaps+"/nobody?history", "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?history&continue=x", "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a"+asOf("0"), "")
+	s.want(410, "", http.MethodGet, planeMaps+"/a?asOf=2001-01-01T00:00:00Z", "")
+	now := "asOf=2100-01-01T00:00:00Z"
+	for _, query := range []string{"asOf=yesterday", now + "&resourceVersion=7", now + "&watch=1"} {
+		s.want(400, "", http.MethodGet, planeMaps+"?"+query, "")
+	}
+	s.want(400, "", http.MethodDelete, planeMaps+"?"+now, "")
+	s.want(404, "", http.MethodGet, planeMaps+"/a?"+now, "")
+	page := s.want(200, "", http.MethodGet, planeMaps+"?limit=1&"+now, "")
+	next := page.At("metadata", "continue").Str()
+	rest := s.want(200, "", http.MethodGet, planeMaps+"?"+now+"&continue="+next, "")
+	if next == "" || len(rest.At("items").Items()) == 0 || versionOf(rest) != versionOf(page) {
+		t.Errorf("what follows %s is %s", object.AppendObject(nil, page), object.AppendObject(nil, rest))
+	}
 	s.want(410, "other", http.MethodGet, planeMaps+"/a"+asOf("1"), "") // the plane has begun later
 	s = s.restarted(func(c *Config) { c.Past.Retention = 0 })
 	s.want(410, "", http.MethodGet, planeMaps+"/a"+asOf(first[""]), "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?history", "")
+	s.want(400, "", http.MethodGet, planeMaps+"/a?"+now, "")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"plinth/internal/execution"
 )
@@ -28,6 +29,9 @@ type Past interface {
 	// Before yields the changes of an object before a revision, the newest first, until yield returns false or older
 	// ones are not kept any more.
 	Before(ctx context.Context, plane string, k Key, before int64, yield func(*PastChange) bool) error
+	// RevisionAt is the newest revision whose commit has a time, in nanoseconds since 1970, that is not after one; false:
+	// it is older than what is kept.
+	RevisionAt(ctx context.Context, nanoseconds int64) (revision int64, ok bool, err error)
 }
 
 // PastChange is one change of a key as the past has it.
@@ -75,7 +79,14 @@ func (s *State) rebuildPast(ctx context.Context, revision int64, resources []str
 		}
 	}
 	until := s.past.Until()
-	sn, readable, err = s.rebuild(ctx, max(revision, until), resources)
+	for {
+		sn, readable, err = s.rebuild(ctx, max(revision, until), resources)
+		now := s.past.Until()
+		if !errors.Is(err, ErrCompacted) || now == until {
+			break
+		}
+		until = now // the past has grown, and the history does not reach back to where it has ended
+	}
 	if err != nil || until <= revision {
 		return sn, readable, err
 	}
@@ -195,24 +206,15 @@ func (s *State) inMemory(k Key, revision int64) (v *Version, found bool, err err
 // Changes yields the changes of a key before a revision, the newest first, until yield returns false or older ones are
 // not kept any more; 0: all of them. The sidecars of their versions are complete.
 func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*PastChange) bool) error {
-	if s.past == nil {
-		return ErrNoPast
-	}
-	s.mu.RLock()
-	newest, ended := s.revision, s.ended
-	s.mu.RUnlock()
-	if ended {
-		return ErrClosed
+	newest, err := s.withPast()
+	if err != nil {
+		return err
 	}
 	if before == 0 || before > newest {
 		before = newest + 1
 	}
-	if s.past.Until() < before-1 {
-		var err error
-		execution.Outside(ctx, func() { err = s.past.Pack(ctx) })
-		if err != nil {
-			return err
-		}
+	if err := s.packed(ctx, before-1); err != nil {
+		return err
 	}
 	return s.past.Before(ctx, s.plane, k, before, func(p *PastChange) bool {
 		if p.Old != nil {
@@ -220,4 +222,42 @@ func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*Pa
 		}
 		return yield(p)
 	})
+}
+
+// RevisionAt is the revision that the store had at a moment, by the clock of those who have written; ErrCompacted: that
+// is not known any more.
+func (s *State) RevisionAt(ctx context.Context, moment time.Time) (int64, error) {
+	newest, err := s.withPast()
+	if err != nil {
+		return 0, err
+	}
+	if err := s.packed(ctx, newest); err != nil {
+		return 0, err
+	}
+	revision, ok, err := s.past.RevisionAt(ctx, moment.UnixNano())
+	if err == nil && !ok {
+		err = ErrCompacted
+	}
+	return min(revision, newest), err
+}
+
+// withPast returns the newest revision, if the store has a past.
+func (s *State) withPast() (newest int64, err error) {
+	if s.past == nil {
+		return 0, ErrNoPast
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.ended {
+		return 0, ErrClosed
+	}
+	return s.revision, nil
+}
+
+// packed has the past take all changes up to a revision.
+func (s *State) packed(ctx context.Context, revision int64) (err error) {
+	if s.past.Until() < revision {
+		execution.Outside(ctx, func() { err = s.past.Pack(ctx) })
+	}
+	return err
 }

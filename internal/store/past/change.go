@@ -32,11 +32,13 @@ type change struct {
 // 0x00 0x01, and 0x00 within them is 0x00 0xFF: so keys are in the order of the strings, and none is the beginning of
 // another one.
 //
-// There are two sorts: changes, and beside each change that has deleted an object an empty entry which says so. Objects
-// that are there can be looked up by their names; those which are not there any more are found by that.
+// There are three sorts: changes; beside each change that has deleted an object an empty entry which says so; and an
+// empty entry of each commit, whose key is its sort, the time in eight bytes, and the revision. Objects that are there
+// can be looked up by their names; those which are not there any more are found by the second.
 const (
 	sortChange  = 'c'
 	sortDeleted = 'd'
+	sortTime    = 't'
 )
 
 // prefixOf is what the keys have in common that are of one object, or without a name, of one resource.
@@ -54,6 +56,11 @@ func prefixOf(sort byte, plane, resource string, name ...string) []byte {
 		b = append(append(b, s...), 0, 1)
 	}
 	return b
+}
+
+// atTime is what the keys have in common that are of a moment, in nanoseconds since 1970. Times before that are one.
+func atTime(nanoseconds int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{sortTime}, uint64(max(nanoseconds, 0)))
 }
 
 func withRevision(prefix []byte, revision int64) []byte {
@@ -102,6 +109,7 @@ func (b *batch) add(c *store.Commit) error {
 		b.first = c.Time
 	}
 	b.last, b.until = max(b.last, c.Time), c.Revision
+	b.entry(withRevision(atTime(c.Time), c.Revision), nil)
 	if err := b.records(c.Plane, c, c.Records); err != nil || c.Begins == nil {
 		return err
 	}
@@ -128,15 +136,20 @@ func (b *batch) records(plane string, c *store.Commit, records []*store.Record) 
 			sorts = append(sorts, sortDeleted)
 		}
 		for _, sort := range sorts {
-			e := entry{key: withRevision(prefixOf(sort, plane, r.Key.Resource, r.Key.Name), r.Revision)}
+			key := withRevision(prefixOf(sort, plane, r.Key.Resource, r.Key.Name), r.Revision)
 			if sort == sortChange {
-				e.value = value
+				b.entry(key, value)
+			} else {
+				b.entry(key, nil)
 			}
-			b.all = append(b.all, e)
-			b.raw += int64(len(e.key) + len(e.value))
 		}
 	}
 	return nil
+}
+
+func (b *batch) entry(key, value []byte) {
+	b.all = append(b.all, entry{key, value})
+	b.raw += int64(len(key) + len(value))
 }
 
 // old sets the version that a change has ended, encrypted as a write of it would be now.

@@ -201,7 +201,12 @@ func TestWithout(t *testing.T) {
 	other := store.Key{Resource: "/services", Name: "n/s"}
 	k.put(other, "first")
 	first := k.Revision()
-	k.write(rng, 300)
+	for range 100 { // until the history, which is trimmed at any time, does not reach back
+		k.write(rng, 300)
+		if k.PastSince("/pods") > first {
+			break
+		}
+	}
 	k.put(other, "second")
 	v, err := k.At(t.Context(), other, first)
 	if err != nil || string(v.Data()) != "first" {
@@ -475,4 +480,55 @@ func (inverted) Current(resource string) (uint32, bool) {
 		return 1, true
 	}
 	return 0, true
+}
+
+// The revision of a moment is that of the newest commit whose time is not after it, also where the clock was set back,
+// and after packs were merged.
+func TestRevisionAt(t *testing.T) {
+	now := time.Unix(1_900_000_000, 0)
+	k := &kept{t: t, was: map[store.Key][]was{}}
+	k.config.Now = func() time.Time { return now }
+	k.open(vfs.NewMem(), Options{Retention: 1000 * time.Hour, Bytes: 1 << 30, Now: k.config.Now})
+	rng := rand.New(rand.NewPCG(11, 1))
+	type at struct {
+		moment   time.Time
+		revision int64
+	}
+	var commits []at
+	for i := range 600 {
+		switch {
+		case rng.IntN(100) == 0:
+			now = now.Add(-time.Hour)
+		case rng.IntN(4) > 0:
+			now = now.Add(time.Duration(rng.IntN(int(5 * time.Minute))))
+		}
+		k.put(key(rng.IntN(10)), fmt.Sprint(i, strings.Repeat(" and more", rng.IntN(20))))
+		commits = append(commits, at{now, k.Revision()})
+	}
+	asked, compacted := 0, 0
+	for range 600 {
+		c := commits[rng.IntN(len(commits))]
+		moment := c.moment.Add(time.Duration(rng.IntN(3)-1) * time.Duration(rng.IntN(int(time.Minute))))
+		want := int64(0)
+		for _, c := range commits {
+			if !c.moment.After(moment) {
+				want = max(want, c.revision)
+			}
+		}
+		have, err := k.RevisionAt(context.Background(), moment)
+		if want == 0 && errors.Is(err, store.ErrCompacted) {
+			compacted++
+			continue
+		}
+		if err != nil || have != want {
+			t.Fatalf("the revision at %v is %d, %v; it should be %d", moment, have, err, want)
+		}
+		asked++
+	}
+	if asked < 400 {
+		t.Errorf("%d moments were asked for, and %d of them are before the first commit", asked, compacted)
+	}
+	if _, err := k.RevisionAt(context.Background(), time.Unix(0, 0)); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("the revision before the first commit: %v", err)
+	}
 }

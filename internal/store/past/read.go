@@ -3,6 +3,7 @@ package past
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
 
 	"plinth/internal/execution"
@@ -151,4 +152,33 @@ func (p *pack) of(ctx context.Context, object []byte, before int64) (all []entry
 		ok, err = c.next()
 	}
 	return all, err
+}
+
+// RevisionAt is the newest revision of which the commit has a time that is not after one, in nanoseconds since 1970, as
+// far as there are packs; false: it is older than they are. A clock that was set back makes times descend, so that all
+// entries up to the time count, and not the last one alone; the newest pack that has one has the newest revision.
+func (l *Log) RevisionAt(ctx context.Context, nanoseconds int64) (revision int64, ok bool, err error) {
+	packs, done := l.acquire()
+	defer done()
+	end := withRevision(atTime(nanoseconds), math.MaxInt64)
+	for _, p := range slices.Backward(packs) {
+		c := scan{ctx: ctx, p: p}
+		there, err := c.seek([]byte{sortTime})
+		for steps := 0; err == nil && there && c.key[0] == sortTime && bytes.Compare(c.key, end) <= 0; steps++ {
+			if steps%askEvery == 0 {
+				if err := yieldTo(ctx); err != nil {
+					return 0, false, err
+				}
+			}
+			revision, ok = max(revision, revisionOf(c.key)), true
+			there, err = c.next()
+		}
+		if err != nil {
+			return 0, false, l.named(err, p.name())
+		}
+		if ok {
+			return revision, true, nil
+		}
+	}
+	return 0, false, nil
 }
