@@ -247,9 +247,11 @@ func (o *Ownership) Lines() []Line {
 //	        name: web            # alice (Apply), bob (Apply)
 //
 // Managers and subresources are texts of a client, and a subresource need not be printable: a line break in one must
-// not end the comment (names).
-func (o *Ownership) YAML() string {
-	lines := o.Lines()
+// not end the comment.
+func (o *Ownership) YAML() string { return Annotated(o.Lines(), o.comment) }
+
+// Annotated joins lines, with a comment behind each that has one. A comment is without unprintable characters.
+func Annotated(lines []Line, comment func(Line) string) string {
 	width := 0
 	for _, l := range lines {
 		if len(l.Text) <= maxAligned {
@@ -259,12 +261,19 @@ func (o *Ownership) YAML() string {
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString(l.Text)
-		if comment := o.comment(l); comment != "" {
-			b.WriteString(strings.Repeat(" ", max(0, width-len(l.Text))+2) + "# " + comment)
+		if text := comment(l); text != "" {
+			b.WriteString(strings.Repeat(" ", max(0, width-len(l.Text))+2) + "# " + strings.Map(printable, text))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // comment has the owners of a line, or the remark that it has none.
@@ -279,18 +288,13 @@ func (o *Ownership) comment(l Line) string {
 	return owners
 }
 
-// names are the owners of a place, without unprintable characters.
+// names are the owners of a place.
 func (o *Ownership) names(p *Location) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {
 		names[i] = o.Managers[owner].String()
 	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // maxAligned is the length up to which a line counts for the column of the comments. Longer ones have their comment
