@@ -43,7 +43,7 @@ func Revert(before, after, live object.Value, t *schema.Type, force bool) (objec
 		t = deduced
 	}
 	r := reverter{force: force}
-	reverted, ok := r.place([3]*object.Value{&before, &after, &live}, t, nil, false)
+	reverted, ok := r.revert([3]*object.Value{&before, &after, &live}, t, nil, false)
 	if !ok {
 		return object.Nil, r.all
 	}
@@ -62,8 +62,8 @@ const (
 	isLive
 )
 
-// place is what a place becomes; false: it goes. item: it is an item of a list.
-func (r *reverter) place(of [3]*object.Value, t *schema.Type, at Path, item bool) (object.Value, bool) {
+// revert is what a place becomes; false: it goes. item: it is an item of a list.
+func (r *reverter) revert(of [3]*object.Value, t *schema.Type, at Path, item bool) (object.Value, bool) {
 	missing, s, alike := 0, leaf, true // alike: those that are there are maps, or lists, that merge by members
 	for _, v := range of {
 		if v == nil {
@@ -141,7 +141,7 @@ func (r *reverter) members(of [3]*object.Value, t *schema.Type, at Path) object.
 			}
 		}
 		of, _ := memberType(t, key)
-		if v, ok := r.place(member, of, append(slices.Clip(at), FieldElement(key)), false); ok {
+		if v, ok := r.revert(member, of, append(slices.Clip(at), FieldElement(key)), false); ok {
 			out = append(out, object.Member{Key: key, Value: v})
 		}
 	}
@@ -192,7 +192,7 @@ func (r *reverter) items(of [3]*object.Value, t *schema.Type, at Path) (_ object
 	add := func(ids ...object.Value) {
 		for _, id := range ids {
 			three := [3]*object.Value{item(wasBefore, id), item(wasAfter, id), item(isLive, id)}
-			if v, ok := r.place(three, itemType(t), append(slices.Clip(at), elementOf(t, id)), true); ok {
+			if v, ok := r.revert(three, itemType(t), append(slices.Clip(at), elementOf(t, id)), true); ok {
 				out = append(out, v)
 			}
 		}

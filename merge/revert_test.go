@@ -33,11 +33,13 @@ func TestRevert(t *testing.T) {
 			"spec: {replicas: 1}", "spec: {replicas: 2}", "spec: {replicas: 3}",
 			`{"spec":{"replicas":3}}`, ".spec.replicas 1 2 3"},
 		{"a scalar that has gone since",
-			"spec: {replicas: 1, selector: {a: b}}", "spec: {replicas: 2, selector: {a: b}}", "spec: {selector: {a: c}}",
+			"spec: {replicas: 1, selector: {a: b}}", "spec: {replicas: 2, selector: {a: b}}",
+			"spec: {selector: {a: c}}",
 			`{"spec":{"selector":{"a":"c"}}}`, ".spec.replicas 1 2 -"},
 		{"an atomic map is one field",
 			"spec: {selector: {a: b}}", "spec: {selector: {a: b, c: d}}", "spec: {selector: {a: b, c: d, e: f}}",
-			`{"spec":{"selector":{"a":"b","c":"d","e":"f"}}}`, `.spec.selector {"a":"b"} {"a":"b","c":"d"} {"a":"b","c":"d","e":"f"}`},
+			`{"spec":{"selector":{"a":"b","c":"d","e":"f"}}}`,
+			`.spec.selector {"a":"b"} {"a":"b","c":"d"} {"a":"b","c":"d","e":"f"}`},
 		{"items by their keys, whatever their order",
 			"spec: {containers: [{name: a, image: v1}, {name: b, image: v1}]}",
 			"spec: {containers: [{name: a, image: v2}, {name: b, image: v1}]}",
@@ -53,7 +55,8 @@ func TestRevert(t *testing.T) {
 			`{"spec":{"containers":[{"name":"a"},{"args":["x"],"image":"v1","name":"b"}]}}`,
 			`.spec.containers[name="b"] - {"image":"v1","name":"b"} {"args":["x"],"image":"v1","name":"b"}`},
 		{"an item that has gone since",
-			"spec: {containers: [{name: a, image: v1}]}", "spec: {containers: [{name: a, image: v2}]}", "spec: {containers: []}",
+			"spec: {containers: [{name: a, image: v1}]}", "spec: {containers: [{name: a, image: v2}]}",
+			"spec: {containers: []}",
 			`{"spec":{"containers":[]}}`,
 			`.spec.containers[name="a"] {"image":"v1","name":"a"} {"image":"v2","name":"a"} -`},
 		{"the order of a list",
@@ -61,7 +64,8 @@ func TestRevert(t *testing.T) {
 			"spec: {containers: [{name: b}, {name: a, image: v2}]}",
 			`{"spec":{"containers":[{"image":"v2","name":"a"},{"name":"b"}]}}`, ""},
 		{"items of a set",
-			"metadata: {finalizers: [a/a, b/b]}", "metadata: {finalizers: [b/b, c/c]}", "metadata: {finalizers: [b/b, c/c, d/d]}",
+			"metadata: {finalizers: [a/a, b/b]}", "metadata: {finalizers: [b/b, c/c]}",
+			"metadata: {finalizers: [b/b, c/c, d/d]}",
 			`{"metadata":{"finalizers":["a/a","b/b","d/d"]}}`, ""},
 		{"a list with a repeated item is one value",
 			"spec: {containers: [{name: a, image: v1}]}", "spec: {containers: [{name: a}, {name: a}]}",
@@ -76,7 +80,8 @@ func TestRevert(t *testing.T) {
 			reverted, all := Revert(before, after, live, widget, false)
 			var named []string
 			for _, d := range all {
-				named = append(named, fmt.Sprintf("%s %s %s %s", d.Path, valueText(d.Before), valueText(d.After), valueText(d.Live)))
+				named = append(named, fmt.Sprintf("%s %s %s %s", d.Path, valueText(d.Before), valueText(d.After),
+					valueText(d.Live)))
 			}
 			if got := string(object.AppendJSON(nil, reverted)); got != test.reverted ||
 				strings.Join(named, "\n") != test.disagreements {
@@ -85,7 +90,8 @@ func TestRevert(t *testing.T) {
 			forced, _ := Revert(before, after, live, widget, true)
 			again, left := Revert(before, after, forced, widget, false)
 			if len(left) > 0 || !object.Equal(again, forced) {
-				t.Errorf("forced: %s; again: %s, %v", object.AppendJSON(nil, forced), object.AppendJSON(nil, again), left)
+				t.Errorf("forced: %s; again: %s, %v", object.AppendJSON(nil, forced), object.AppendJSON(nil, again),
+					left)
 			}
 		})
 	}
@@ -118,7 +124,8 @@ func randomWidget(rng *rand.Rand) object.Value {
 		}
 		var ports []object.Value
 		for _, number := range some("80", "443") {
-			ports = append(ports, object.Fields("port", object.IntOf(int64(len(number))), "name", object.StringOf(pick("m", "n"))))
+			ports = append(ports, object.Fields("port", object.IntOf(int64(len(number))), "name",
+				object.StringOf(pick("m", "n"))))
 		}
 		if ports != nil {
 			c = c.With("ports", object.ListOf(ports...))
@@ -150,7 +157,8 @@ func leaves(t *testing.T, v object.Value) map[string]string {
 	}
 	paths, all := fieldsOf(v, widget), map[string]string{}
 	for _, at := range o.Locations {
-		if at.Leaf && paths.Has(at.Path) && (at.Value.Kind() == object.String || at.Value.Len() > 0 || at.Value.Kind() == object.Int) {
+		if at.Leaf && paths.Has(at.Path) && (at.Value.Kind() == object.String || at.Value.Len() > 0 ||
+			at.Value.Kind() == object.Int) {
 			all[at.Path.String()] = string(object.AppendJSON(nil, at.Value))
 		}
 	}
@@ -181,7 +189,10 @@ func TestRevertOfRandomChanges(t *testing.T) {
 		b, a, l, g := leaves(t, x), leaves(t, y), leaves(t, live), leaves(t, got)
 		for _, values := range []map[string]string{b, a, l, g} {
 			for path := range values {
-				disagree := slices.ContainsFunc(all, func(d Disagreement) bool { return strings.HasPrefix(path, d.Path.String()) })
+				disagree := slices.ContainsFunc(all, func(d Disagreement) bool {
+					return strings.HasPrefix(path,
+						d.Path.String())
+				})
 				want := l[path]
 				switch {
 				case disagree: // stays
@@ -195,7 +206,8 @@ func TestRevertOfRandomChanges(t *testing.T) {
 					t.Fatalf("%d: nobody says that %s was %q, %q, and is %q", seed, path, b[path], a[path], l[path])
 				}
 				if g[path] != want {
-					t.Fatalf("%d: %s was %q, %q, and is %q; it becomes %q", seed, path, b[path], a[path], l[path], g[path])
+					t.Fatalf("%d: %s was %q, %q, and is %q; it becomes %q", seed, path, b[path], a[path], l[path],
+						g[path])
 				}
 			}
 		}
@@ -268,7 +280,8 @@ func TestBlame(t *testing.T) {
 // SPEC: BEY-4
 func FuzzRevert(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), []byte(`{"a":{}}`), []byte(`{"a":{"c":[1]}}`))
-	f.Add([]byte(`{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`), []byte(`{"spec":{"containers":[{}]}}`), []byte(`{"spec":null}`))
+	f.Add([]byte(`{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`), []byte(`{"spec":{"containers":[{}]}}`),
+		[]byte(`{"spec":null}`))
 	f.Fuzz(func(t *testing.T, one, two, three []byte) {
 		var values [3]object.Value
 		for i, text := range [][]byte{one, two, three} {

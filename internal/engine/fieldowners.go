@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"plinth/merge"
 	"plinth/object"
@@ -95,20 +94,7 @@ func (rq *Request) ownership(ctx context.Context, obj object.Value, revision int
 		}
 		managers[i] = managerOf(m, gone)
 	}
-	o := &Ownership{Ownership: owned, managers: object.ListOf(managers...)}
-	meta := obj.At("metadata")
-	subject := []object.Member{
-		{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")},
-		{Key: "name", Value: meta.At("name")},
-	}
-	for _, key := range []string{"namespace", "uid"} {
-		if value, ok := meta.Get(key); ok {
-			subject = append(subject, object.Member{Key: key, Value: value})
-		}
-	}
-	o.subject = object.MapOf(append(subject, object.Member{
-		Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(revision, 10)),
-	})...)
+	o := &Ownership{Ownership: owned, managers: object.ListOf(managers...), subject: subjectOf(obj, revision)}
 	if appliers > maxGoesWith {
 		o.incomplete = fmt.Sprintf("goesWithIt is computed for the first %d of %d managers that apply", maxGoesWith, appliers)
 	}

@@ -188,6 +188,38 @@ func (r *record) add(ctx context.Context, p *store.PastChange) bool {
 
 // changeOf is a change in the document. after is ignored for a deletion.
 func changeOf(p *store.PastChange, before, after object.Value) (object.Value, error) {
+	members := attributionOf(p)
+	var what string
+	var shown object.Value
+	switch {
+	case p.Deleted:
+		what, shown = "deleted", before
+	case p.Old == nil:
+		what, shown = "created", after
+	default:
+		patch, err := mergePatch(before, after)
+		if err != nil {
+			return object.Nil, err
+		}
+		return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf("modified")},
+			object.Member{Key: "patch", Value: patch})...), nil
+	}
+	return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf(what)},
+		object.Member{Key: "object", Value: shown})...), nil
+}
+
+// mergePatch is the merge patch (RFC 7386) that makes one object into another.
+func mergePatch(before, after object.Value) (object.Value, error) {
+	patch, err := jsonpatch.CreateMergePatch(object.AppendJSON(nil, before), object.AppendJSON(nil, after))
+	if err != nil {
+		return object.Nil, err
+	}
+	parsed, err := object.ParseJSON(patch)
+	return parsed.Value, err
+}
+
+// attributionOf is when a change was made, and by whom.
+func attributionOf(p *store.PastChange) []object.Member {
 	members := []object.Member{
 		{Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(p.Revision, 10))},
 		{Key: "time", Value: object.StringOf(time.Unix(0, p.Time).UTC().Format(time.RFC3339Nano))},
@@ -200,27 +232,7 @@ func changeOf(p *store.PastChange, before, after object.Value) (object.Value, er
 			}
 		}
 	}
-	var what string
-	var shown object.Value
-	switch {
-	case p.Deleted:
-		what, shown = "deleted", before
-	case p.Old == nil:
-		what, shown = "created", after
-	default:
-		patch, err := jsonpatch.CreateMergePatch(object.AppendJSON(nil, before), object.AppendJSON(nil, after))
-		if err != nil {
-			return object.Nil, err
-		}
-		parsed, err := object.ParseJSON(patch)
-		if err != nil {
-			return object.Nil, err
-		}
-		return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf("modified")},
-			object.Member{Key: "patch", Value: parsed.Value})...), nil
-	}
-	return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf(what)},
-		object.Member{Key: "object", Value: shown})...), nil
+	return members
 }
 
 // pastObject is a version of the past as it is shown; null for none.

@@ -80,13 +80,17 @@ func (h *Handler) intent(rs *requestState, rq *engine.Request, edited object.Par
 func (rs *requestState) sendOwnership(code int, form string, owned *engine.Ownership) error {
 	switch form {
 	case "yaml":
-		text := owned.YAML()
-		rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
-		return rs.wholeOf([]byte(text), len(text))
+		return rs.sendYAML(owned.YAML())
 	case "lines":
 		return rs.sendDocument(code, owned.LinesDocument())
 	}
 	return rs.sendDocument(code, owned.Document())
+}
+
+// sendYAML sends a text of ours.
+func (rs *requestState) sendYAML(text string) error {
+	rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
+	return rs.wholeOf([]byte(text), len(text))
 }
 
 // sendDocument sends a document of ours, as JSON.

@@ -42,7 +42,8 @@ func TestPast(t *testing.T) {
 	last := map[string]string{}
 	for _, plane := range []string{"", "other"} {
 		first[plane] = versionOf(s.want(201, plane, http.MethodPost, planeMaps+"?fieldManager=maker", mapOf("a", "1")))
-		s.want(200, plane, http.MethodPatch, planeMaps+"/a?fieldManager=second", `{"data": {"value": "2", "more": "x"}}`)
+		s.want(200, plane, http.MethodPatch, planeMaps+"/a?fieldManager=second",
+			`{"data": {"value": "2", "more": "x"}}`)
 		s.want(200, plane, http.MethodPatch, planeMaps+"/a?dryRun=All", `{"data": {"value": "never"}}`)
 		last[plane] = versionOf(s.want(200, plane, http.MethodPatch, planeMaps+"/a?fieldManager=third",
 			`{"data": {"more": null}}`))
@@ -79,7 +80,8 @@ func TestPast(t *testing.T) {
 				`created admin create null1 maker`,
 			}
 			if !slices.Equal(have, want) || !record.At("complete").Bool() {
-				t.Fatalf("%q: the record is (complete: %t)\n%s", plane, record.At("complete").Bool(), strings.Join(have, "\n"))
+				t.Fatalf("%q: the record is (complete: %t)\n%s", plane, record.At("complete").Bool(),
+					strings.Join(have, "\n"))
 			}
 			// The same by the time that the record has of each change.
 			for _, c := range record.At("changes").Items() {
@@ -91,7 +93,8 @@ func TestPast(t *testing.T) {
 				if c.At("change").Str() == "deleted" {
 					code = 404
 				}
-				if was := s.want(code, plane, http.MethodGet, planeMaps+"/a?asOf="+c.At("time").Str(), ""); code == 200 &&
+				if was := s.want(code, plane, http.MethodGet, planeMaps+"/a?asOf="+c.At("time").Str(),
+					""); code == 200 &&
 					versionOf(was) != c.At("resourceVersion").Str() {
 					t.Errorf("%q: as of %v it was %s", plane, c.At("time"), object.AppendObject(nil, was))
 				}

@@ -224,6 +224,28 @@ func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*Pa
 	})
 }
 
+// Gone yields the versions as of a revision of those objects of a resource that were deleted since.
+func (s *State) Gone(ctx context.Context, resource string, revision int64, yield func(*Version)) error {
+	newest, err := s.withPast()
+	if err == nil {
+		err = s.packed(ctx, newest)
+	}
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	err = s.past.Deleted(ctx, s.plane, resource, revision, func(name string) { names[name] = true })
+	if err != nil {
+		return err
+	}
+	return s.past.After(ctx, s.plane, resource, slices.Sorted(maps.Keys(names)), revision, func(p *PastChange) error {
+		if p.Old != nil { // else it was made after the revision
+			yield(s.copyVersion(p.Key, p.Old))
+		}
+		return nil
+	})
+}
+
 // RevisionAt is the revision that the store had at a moment, by the clock of those who have written; ErrCompacted: that
 // is not known any more.
 func (s *State) RevisionAt(ctx context.Context, moment time.Time) (int64, error) {
