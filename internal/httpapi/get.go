@@ -53,8 +53,8 @@ func (h *Handler) get(rs *requestState) error {
 	return rs.reply(media, rq, result)
 }
 
-// recorded is a GET with ?history: the record of the object, instead of the object, or the object with what has set each
-// line (BEY-4).
+// recorded is a GET with ?history: the record of the object, instead of the object, or the object with what has set
+// each line (BEY-4).
 func (h *Handler) recorded(rs *requestState) error {
 	switch form := first(rs.query(), "history"); form {
 	case "", "document":
