@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	filippo.io/keygen v1.0.0
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/coreos/go-systemd/v22 v22.7.0

@@ -128,6 +128,16 @@ func CheckSyntax(patch []byte) error {
 	return json.Unmarshal(patch, &value)
 }
 
+// Between is the JSON Merge Patch that makes one object into another.
+func Between(before, after object.Value) (object.Value, error) {
+	text, err := jsonpatch.CreateMergePatch(object.AppendJSON(nil, before), object.AppendJSON(nil, after))
+	if err != nil {
+		return object.Nil, err
+	}
+	parsed, err := object.ParseJSON(text)
+	return parsed.Value, err
+}
+
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
 //
 // There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too,

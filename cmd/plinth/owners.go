@@ -15,7 +15,7 @@ import (
 // ownersCommand is `plinth owners`: it prints an object with the owners of each line (BEY-1).
 func ownersCommand() *cobra.Command {
 	var file, namespace, kubeconfig string
-	var document bool
+	var document, past bool
 	files := func() []string {
 		if kubeconfig != "" {
 			return []string{kubeconfig}
@@ -25,7 +25,7 @@ func ownersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "owners TYPE/NAME | -f FILE",
 		Short:   "print an object with the owners of each line",
-		Example: "  plinth owners deploy/web\n  plinth owners -n kube-system cm/coredns --json\n  kubectl get cm c -o yaml --show-managed-fields | plinth owners -f -",
+		Example: "  plinth owners deploy/web\n  plinth owners -n kube-system cm/coredns --json\n  plinth owners deploy/web --history\n  kubectl get cm c -o yaml --show-managed-fields | plinth owners -f -",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -34,6 +34,8 @@ func ownersCommand() *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
+			case file != "" && past:
+				return errors.New("--history asks a server, and -f reads a file: give one of them")
 			case file != "" && len(args) == 0 && !document:
 				v, err := readObject(file)
 				if err != nil {
@@ -41,7 +43,7 @@ func ownersCommand() *cobra.Command {
 				}
 				return printOwned(c.OutOrStdout(), v, typeOf(v))
 			case file == "" && len(args) == 1:
-				return ownersOnServer(c.OutOrStdout(), files(), namespace, args[0], document)
+				return ownersOnServer(c.OutOrStdout(), files(), namespace, args[0], document, past)
 			case file != "" && document:
 				return errors.New("--json asks a server, and -f reads a file: give one of them")
 			case file != "":
@@ -58,6 +60,8 @@ func ownersCommand() *cobra.Command {
 		"as for kubectl; else ~/.kube/config, if it is there; else plinth-data/kubeconfig)")
 	flags.BoolVar(&document, "json", false,
 		"print a JSON document, which also lists what would be removed with each manager")
+	flags.BoolVar(&past, "history", false,
+		"print who has set each line to its value, when, and with which manager, in place of its owners")
 	manifestFlags(c, "filename")
 	must(c.RegisterFlagCompletionFunc("namespace", func(*cobra.Command, []string, string) ([]string,
 		cobra.ShellCompDirective) {
@@ -66,7 +70,7 @@ func ownersCommand() *cobra.Command {
 	return c
 }
 
-func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string, document bool) error {
+func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string, document, past bool) error {
 	kind, base, err := splitName(name) // before a kubeconfig is looked for
 	if err != nil {
 		return err
@@ -79,11 +83,16 @@ func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string,
 	if err != nil {
 		return err
 	}
-	form := "yaml"
-	if document {
-		form = "document"
+	query := url.Values{"ownership": {"yaml"}}
+	switch {
+	case past && document:
+		query = url.Values{"history": {"lines"}}
+	case past:
+		query = url.Values{"history": {"yaml"}}
+	case document:
+		query = url.Values{"ownership": {"document"}}
 	}
-	text, err := c.get(path + "?ownership=" + url.QueryEscape(form))
+	text, err := c.get(path + "?" + query.Encode())
 	if err != nil {
 		return err
 	}

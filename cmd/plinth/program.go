@@ -29,7 +29,8 @@ func commands() []group {
 			logsCommand()}},
 		{"Planes", []*cobra.Command{planeCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
-		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand()}},
+		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand(),
+			changesCommand(), diffCommand(), undoCommand()}},
 		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},
 	}
 }

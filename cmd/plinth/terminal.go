@@ -41,5 +41,7 @@ func (s style) wrap(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-func (s style) bold(text string) string { return s.wrap("1", text) }
-func (s style) red(text string) string  { return s.wrap("31", text) }
+func (s style) bold(text string) string  { return s.wrap("1", text) }
+func (s style) red(text string) string   { return s.wrap("31", text) }
+func (s style) green(text string) string { return s.wrap("32", text) }
+func (s style) cyan(text string) string  { return s.wrap("36", text) }

@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	"plinth/internal/apierr"
 	"plinth/internal/store"
 	"plinth/object"
+	"plinth/patch"
 )
 
 // Limits of a record that is asked for: without a limit, and at most.
@@ -197,25 +196,15 @@ func changeOf(p *store.PastChange, before, after object.Value) (object.Value, er
 	case p.Old == nil:
 		what, shown = "created", after
 	default:
-		patch, err := mergePatch(before, after)
+		difference, err := patch.Between(before, after)
 		if err != nil {
 			return object.Nil, err
 		}
 		return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf("modified")},
-			object.Member{Key: "patch", Value: patch})...), nil
+			object.Member{Key: "patch", Value: difference})...), nil
 	}
 	return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf(what)},
 		object.Member{Key: "object", Value: shown})...), nil
-}
-
-// mergePatch is the merge patch (RFC 7386) that makes one object into another.
-func mergePatch(before, after object.Value) (object.Value, error) {
-	patch, err := jsonpatch.CreateMergePatch(object.AppendJSON(nil, before), object.AppendJSON(nil, after))
-	if err != nil {
-		return object.Nil, err
-	}
-	parsed, err := object.ParseJSON(patch)
-	return parsed.Value, err
 }
 
 // attributionOf is when a change was made, and by whom.

@@ -13,6 +13,7 @@ import (
 	"plinth/internal/store"
 	"plinth/merge"
 	"plinth/object"
+	"plinth/patch"
 )
 
 // UndoOptions say what is taken back.
@@ -258,11 +259,12 @@ func (u *undo) document() (object.Value, error) {
 		{Key: "kind", Value: object.StringOf("Undo")}, {Key: "metadata", Value: object.MapOf()}}, u.subject...)
 	members = append(members, object.Member{Key: "write", Value: object.StringOf(cmp.Or(u.write, "none"))})
 	if u.write != "" {
-		patch, err := mergePatch(u.live, u.object.WithoutAt("metadata", "resourceVersion"))
+		difference, err := patch.Between(u.live, u.object.WithoutAt("metadata", "resourceVersion"))
 		if err != nil {
 			return object.Nil, err
 		}
-		members = append(members, object.Member{Key: "object", Value: u.object}, object.Member{Key: "patch", Value: patch})
+		members = append(members, object.Member{Key: "object", Value: u.object}, object.Member{Key: "patch",
+			Value: difference})
 	}
 	if u.all != nil {
 		members = append(members, object.Member{Key: "disagreements", Value: object.ListOf(disagreements(u.all)...)})
