@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sort"
 
 	"plinth/internal/execution"
 	"plinth/internal/store"
@@ -126,32 +127,54 @@ func (l *Log) Before(ctx context.Context, plane string, k store.Key, before int6
 		if p.Since < from {
 			return nil // this pack may have some of them, and not all
 		}
-		entries, err := p.of(ctx, object, before)
-		if err != nil {
-			return l.named(err, p.name())
-		}
-		for _, e := range slices.Backward(entries) {
+		more, err := p.backward(ctx, object, before, func(e entry) (bool, error) {
 			ch, err := l.changeOf(ctx, plane, k, e)
-			if err != nil {
-				return err
-			}
-			if !yield(ch) {
-				return nil
-			}
+			return err == nil && yield(ch), err
+		})
+		if err != nil || !more {
+			return l.named(err, p.name())
 		}
 	}
 	return nil
 }
 
-// of returns the entries of an object before a revision.
-func (p *pack) of(ctx context.Context, object []byte, before int64) (all []entry, err error) {
+// backward yields the entries of an object before a revision, the newest first, until yield returns false: then more is
+// false, too. A block is read from its start, so those of one block are in memory together, and no more.
+func (p *pack) backward(ctx context.Context, object []byte, before int64, yield func(entry) (bool, error)) (more bool,
+	err error) {
+	first, end := withRevision(object, 0), withRevision(object, before)
 	c := scan{ctx: ctx, p: p}
-	ok, err := c.seek(object)
-	for err == nil && ok && bytes.Equal(objectOf(c.key), object) && revisionOf(c.key) < before {
-		all = append(all, entry{key: c.key, value: slices.Clone(c.value())})
-		ok, err = c.next()
+	// The last block that begins below the end.
+	block := sort.Search(len(p.Keys), func(i int) bool { return bytes.Compare(p.Keys[i], end) >= 0 }) - 1
+	for ; block >= 0; block-- {
+		if err := yieldTo(ctx); err != nil {
+			return false, err
+		}
+		if err := c.load(block); err != nil {
+			return false, err
+		}
+		var entries []entry
+		for len(c.rest) > 0 {
+			if _, err := c.next(); err != nil {
+				return false, err
+			}
+			if bytes.Compare(c.key, end) >= 0 {
+				break
+			}
+			if bytes.Equal(objectOf(c.key), object) {
+				entries = append(entries, entry{key: c.key, value: slices.Clone(c.value())})
+			}
+		}
+		for _, e := range slices.Backward(entries) {
+			if more, err := yield(e); err != nil || !more {
+				return false, err
+			}
+		}
+		if bytes.Compare(p.Keys[block], first) <= 0 {
+			break // what is before it is of other objects
+		}
 	}
-	return all, err
+	return true, nil
 }
 
 // RevisionAt is the newest revision of which the commit has a time that is not after one, in nanoseconds since 1970, as
