@@ -234,13 +234,15 @@ func dash(text string) string {
 	return text
 }
 
-// changedFields are the fields that a merge patch sets (.spec.replicas) and removes (-.spec.paused).
+// changedFields are the fields that a merge patch sets (.spec.replicas) and removes (-.spec.paused), but for the
+// generation, which follows from others.
 func changedFields(patch object.Value) (all []string) {
 	var walk func(v object.Value, at string)
 	walk = func(v object.Value, at string) {
 		for _, m := range v.Members() {
 			name := at + "." + m.Key
 			switch {
+			case name == ".metadata.generation":
 			case m.Value.Kind() == object.Map && m.Value.Len() > 0:
 				walk(m.Value, name)
 			case m.Value.IsNull():

@@ -146,7 +146,7 @@ func disagreement(all []object.Value) error {
 			"after"),
 			value(d, "live"))
 	}
-	return errors.New(text.String())
+	return &reportError{text.String()}
 }
 
 // remarks prints what else there is to know of an undo.
