@@ -65,7 +65,7 @@ func (l *Log) expire() error {
 
 // tier is 0 for a pack that is not full, or just full.
 func (l *Log) tier(p *pack) (tier int) {
-	for raw := p.Raw / (2 * l.o.packBytes); raw > 0; raw /= mergedAtOnce {
+	for raw := p.Raw / (2 * l.o.PackBytes); raw > 0; raw /= mergedAtOnce {
 		tier++
 	}
 	return tier

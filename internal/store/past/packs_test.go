@@ -46,8 +46,8 @@ func (k *kept) open(fs vfs.FS, o Options) {
 	if o.FS == nil {
 		o.FS = fs
 	}
-	if o.packBytes == 0 {
-		o.packBytes = 4 << 10
+	if o.PackBytes == 0 {
+		o.PackBytes = 4 << 10
 	}
 	if k.log, err = Open("data/past", log, o); err != nil {
 		k.t.Fatal(err)
@@ -255,6 +255,79 @@ func TestCrash(t *testing.T) {
 	}
 	if merged < 10 {
 		t.Errorf("in %d of 40 histories packs were merged", merged)
+	}
+}
+
+// interrupted is a log that calls a function when it is asked how far its past reaches.
+type interrupted struct {
+	*Log
+	then func()
+}
+
+func (l *interrupted) Until() int64 {
+	until := l.Log.Until()
+	if then := l.then; then != nil {
+		l.then = nil
+		then()
+	}
+	return until
+}
+
+// While a list reads the past, packs may be written, and the log may lose what is in them: it does not fail.
+//
+// SPEC: BEY-4
+func TestPackedMeanwhile(t *testing.T) {
+	rng, fs := rand.New(rand.NewPCG(6, 9)), vfs.NewMem()
+	k := newKept(t, fs, unlimited())
+	k.write(rng, 300)
+	k.Close()
+	files, err := filelog.Open("data", filelog.Options{FS: fs, SegmentBytes: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := unlimited()
+	o.FS, o.PackBytes = fs, 4<<10
+	if k.log, err = Open("data/past", files, o); err != nil {
+		t.Fatal(err)
+	}
+	log := &interrupted{Log: k.log}
+	k.config.Log = log
+	if k.Store, err = store.Open(k.config); err != nil {
+		t.Fatal(err)
+	}
+	s := k.Store
+	t.Cleanup(func() { s.Close() })
+	for _, revision := range []int64{20, 150, k.Revision() - 1} {
+		log.then = func() {
+			until := k.log.Until()
+			for begun := time.Now(); ; {
+				k.write(rng, 20)
+				if err := k.log.Pack(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if oldest, _ := k.log.Bounds(); oldest > max(until, revision) {
+					return
+				}
+				if time.Since(begun) > time.Minute {
+					t.Fatal("the log keeps what is in packs")
+				}
+			}
+		}
+		sn, err := k.Snapshot(revision, "/pods")
+		if err != nil || log.then != nil {
+			t.Fatalf("as of %d: %v; packs were written: %t", revision, err, log.then == nil)
+		}
+		for key, versions := range k.was {
+			want := ""
+			for _, v := range versions {
+				if v.from <= revision {
+					want = v.data
+				}
+			}
+			if v, ok := sn.Get(key); ok != (want != "") || ok && string(v.Data()) != want {
+				t.Errorf("as of %d %s is %v, should be %q", revision, key, v, want)
+			}
+		}
 	}
 }
 

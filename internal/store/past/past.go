@@ -53,7 +53,7 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 
-	packBytes int64 // packBytes by default; tests set it
+	PackBytes int64 // about how much the changes of a new pack take; 4 MiB by default
 }
 
 // gap is the warning that what is older than a revision is not kept any more, as what follows it is not there.
@@ -107,8 +107,8 @@ func Open(dir string, log Source, o Options) (*Log, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.packBytes == 0 {
-		o.packBytes = packBytes
+	if o.PackBytes == 0 {
+		o.PackBytes = packBytes
 	}
 	l := &Log{Source: log, o: o, dir: dir}
 	l.ctx, l.quit = context.WithCancel(context.Background())
@@ -136,7 +136,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 			}
 		}
 	}
-	if l.unpacked.Add(size) < 2*l.o.packBytes {
+	if l.unpacked.Add(size) < 2*l.o.PackBytes {
 		return nil
 	}
 	l.mu.Lock()
@@ -262,7 +262,7 @@ func (l *Log) alive() error {
 func (l *Log) pack(ctx context.Context) error {
 	b := l.batch(ctx, l.Until())
 	err := l.Replay(ctx, b.since, func(c *store.Commit) error {
-		if err := b.add(c); err != nil || b.raw < l.o.packBytes {
+		if err := b.add(c); err != nil || b.raw < l.o.PackBytes {
 			return err
 		}
 		return l.write(b)

@@ -22,7 +22,7 @@ var implementation = storetest.Implementation{
 				return nil, err
 			}
 			return Open(filepath.Join(dir, "past"), log,
-				Options{NoSync: true, Retention: 1000 * time.Hour, Bytes: 1 << 30, packBytes: 8 << 10})
+				Options{NoSync: true, Retention: 1000 * time.Hour, Bytes: 1 << 30, PackBytes: 8 << 10})
 		}
 	}),
 }
