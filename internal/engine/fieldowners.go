@@ -22,6 +22,9 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request, resourceVersion str
 	if err != nil {
 		return nil, err
 	}
+	if resourceVersion != "" {
+		ctx = asWas(ctx)
+	}
 	obj, _, err := rq.Resource.live(ctx, v)
 	if err != nil {
 		return nil, err

@@ -206,6 +206,15 @@ func (k *Kind) stamp() uint64 {
 	return k.Stamp
 }
 
+// anyVersion is the key of a value in the context of a read of the past (asWas).
+type anyVersion struct{}
+
+// asWas is the context of a read of what objects were. A definition may have lost a version since, in which no live
+// object is stored any more, and nothing tells how that one was converted. What is stored in it is shown as if it were
+// stored in today's storage version: the versions of a definition without a webhook differ in nothing but their names.
+// Otherwise a list of the past would fail because of one such object.
+func asWas(ctx context.Context) context.Context { return context.WithValue(ctx, anyVersion{}, true) }
+
 // readAll brings stored objects into the current form of a version; old says which of them have an old form. It takes
 // many objects at a time because the conversion may call a webhook. The result has the same objects in the same order
 // (assertIdentity). The slice objects is overwritten.
@@ -218,6 +227,10 @@ func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, 
 			continue
 		}
 		from := k.Version(obj.At("apiVersion").Str())
+		if from == nil && ctx.Value(anyVersion{}) != nil {
+			from, obj = k.Storage, obj.With("apiVersion", object.StringOf(k.Storage.APIVersion))
+			objects[i] = obj
+		}
 		if from == nil {
 			return nil, &ConversionError{Index: i, Err: fmt.Errorf("%s is stored as %q, which is no version of %s",
 				obj.At("metadata", "name").Str(), obj.At("apiVersion").Str(), k.Path)}

@@ -54,6 +54,9 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
+	if exact != 0 {
+		ctx = asWas(ctx)
+	}
 	c := &Collection{Revision: snapshot.Revision(), Shard: o.Shard.String()}
 	if invariants.Enabled {
 		assert(exact == 0 || exact == c.Revision, "a list of revision %d reads %d", exact, c.Revision)

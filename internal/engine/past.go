@@ -30,7 +30,7 @@ func (e *Engine) GetAsOf(ctx context.Context, rq *Request, resourceVersion strin
 	if err := rq.met(v.Revision); err != nil {
 		return nil, err
 	}
-	return rq.show(ctx, v)
+	return rq.show(asWas(ctx), v)
 }
 
 // versionOf is the version of an object as of a resourceVersion; "": the live one. It is 404 if there was none.
@@ -229,7 +229,7 @@ func (rq *Request) pastObject(ctx context.Context, v *store.Version) (object.Val
 	if v == nil {
 		return object.Nil, nil
 	}
-	shown, err := rq.present(ctx, v)
+	shown, err := rq.present(asWas(ctx), v)
 	if err != nil {
 		return object.Nil, err
 	}
