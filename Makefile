@@ -94,7 +94,7 @@ etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a r
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
 
-nightly: ## the oracles of merges, patches and custom types at length, mutants of the merge and of the rules, informers and loads, and fuzzing: hours
+nightly: ## the oracles of merges, patches, custom types and the past at length, mutants of the merge and of the rules, informers and loads, and fuzzing: hours
 	cd conformance && go test -count=1 -timeout 3h ./oracle/merge -histories 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 3h ./oracle/merge -run TestHistories -histories 20000 -scattered 0.2 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./oracle/merge -v -run 'TestUnreachable$$' -coverage
@@ -103,6 +103,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 2h ./oracle/patches -cases 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./oracle/schema -cases 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
+	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/plane -run TestPastHistories -histories 10000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go run ./load/planes
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100

@@ -46,7 +46,8 @@ type served struct {
 	http *httptest.Server
 }
 
-func serve(t *testing.T, change func(*Config)) *served {
+// configOf is the configuration of a plane without a storage.
+func configOf(t *testing.T) Config {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,7 +75,7 @@ func serve(t *testing.T, change func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Features: gates, Releases: features.Current, Logger: logger, Addresses: services, Authority: roles,
+	return Config{Features: gates, Releases: features.Current, Logger: logger, Addresses: services, Authority: roles,
 		Self:           initial.Self{Port: 443, Trusted: func() (clients, proxies []byte) { return authority.PEM, nil }},
 		Address:        "localhost:443",
 		Authentication: auth.Config{Clients: auth.NewAuthorities(authority.Certificate), Audiences: []string{"here"}},
@@ -83,8 +84,13 @@ func serve(t *testing.T, change func(*Config)) *served {
 		Admission:      admission.Config{Selection: admission.Selection{Disabled: []string{"ServiceAccount"}}},
 		Controllers:    Controllers{"-namespace-controller"},
 		Nodes:          nodes.Config{Kubelets: nodes.DefaultKubelets()}}
+}
+
+func serve(t *testing.T, change func(*Config)) *served {
+	t.Helper()
+	c := configOf(t)
 	c.Storage = func(ctx context.Context, types *engine.Registry, define engine.Define) (*storage.Storage, error) {
-		return storage.Open(ctx, storage.Config{HistoryBytes: 1 << 20, Registry: types, Define: define, Logger: logger,
+		return storage.Open(ctx, storage.Config{HistoryBytes: 1 << 20, Registry: types, Define: define, Logger: c.Logger,
 			FirstNodePort: c.Addresses.FirstPort, LastNodePort: c.Addresses.LastPort})
 	}
 	if change != nil {
