@@ -3,6 +3,7 @@ package past
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -78,11 +79,12 @@ func (l *Log) run() []*pack {
 		if n < mergedAtOnce {
 			return nil
 		}
-		last, from, size := l.packs[n-1], n, int64(0)
+		from, size, last := n, int64(0), header{First: math.MaxInt64, Without: l.packs[n-1].Without}
 		for from > 0 {
 			p := l.packs[from-1]
+			last.extend(&p.header)
 			if size += p.size; l.tier(p) > tier || size > l.o.Bytes/parts ||
-				time.Duration(last.Last-p.First) > l.o.Retention/parts || !slices.Equal(p.Without, last.Without) {
+				time.Duration(last.Last-last.First) > l.o.Retention/parts || !slices.Equal(p.Without, last.Without) {
 				break
 			}
 			from--
@@ -97,10 +99,17 @@ func (l *Log) run() []*pack {
 	return nil
 }
 
+// extend has the times of a header include those of another one. They need not be in the order of the packs: a clock
+// may be set back.
+func (h *header) extend(by *header) { h.First, h.Last = min(h.First, by.First), max(h.Last, by.Last) }
+
 // merge replaces packs that follow one another by one.
 func (l *Log) merge(ctx context.Context, run []*pack) error {
 	last := run[len(run)-1]
-	h := header{Since: run[0].Since, Until: last.Until, First: run[0].First, Last: last.Last, Without: last.Without}
+	h := header{Since: run[0].Since, Until: last.Until, First: math.MaxInt64, Without: last.Without}
+	for _, p := range run {
+		h.extend(&p.header)
+	}
 	p, err := l.create(h, merged(ctx, run))
 	if err != nil {
 		return err

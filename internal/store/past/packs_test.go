@@ -190,6 +190,118 @@ func TestRetention(t *testing.T) {
 	k.checkAll()
 }
 
+// A clock that is set back, or forward, removes nothing before its time: a change is kept until the retention has passed
+// by the time that was written with it.
+//
+// SPEC: BEY-4
+func TestClockIsSet(t *testing.T) {
+	removed := 0
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		var now atomic.Int64
+		now.Store(time.Now().UnixNano())
+		o := Options{Retention: time.Hour, Bytes: math.MaxInt64,
+			Now: func() time.Time { return time.Unix(0, now.Load()) }}
+		k := &kept{t: t, was: map[store.Key][]was{}}
+		k.config.Now = o.Now
+		k.open(vfs.NewMem(), o)
+		times, newest := map[int64]int64{}, int64(0)
+		for range 24 {
+			before := k.Revision()
+			k.write(rng, 20+rng.IntN(40))
+			for r := before + 1; r <= k.Revision(); r++ {
+				times[r] = now.Load()
+			}
+			if err := k.log.Pack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			newest = max(newest, now.Load())
+			from := k.Revision()
+			for r, at := range times {
+				if at >= newest-int64(time.Hour) {
+					from = min(from, r-1)
+				}
+			}
+			if since := k.PastSince("/pods"); since > from {
+				t.Fatalf("seed %d: it is known since %d what there was, should be since %d", seed, since, from)
+			}
+			steps := []time.Duration{time.Minute, 10 * time.Minute, 25 * time.Minute, 40 * time.Minute, -time.Hour}
+			now.Add(int64(steps[rng.IntN(len(steps))]))
+		}
+		if k.PastSince("/pods") > 1 {
+			removed++
+		}
+		for range 20 {
+			k.checkAt(1 + rng.Int64N(k.Revision()))
+		}
+	}
+	if removed < 4 {
+		t.Errorf("in %d of 12 histories something was removed", removed)
+	}
+}
+
+// After a time without a past what was before is not known, or it is known rightly; what comes later is known.
+//
+// SPEC: BEY-4
+func TestGap(t *testing.T) {
+	for _, packed := range []bool{true, false} {
+		rng, fs := rand.New(rand.NewPCG(8, 9)), vfs.NewMem()
+		k := newKept(t, fs, unlimited())
+		k.write(rng, 300)
+		if err := k.log.Pack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until := k.log.Until()
+		k.Close()
+		files, err := filelog.Open("data", filelog.Options{FS: fs, SegmentBytes: 8 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.config.Log = files
+		if k.Store, err = store.Open(k.config); err != nil {
+			t.Fatal(err)
+		}
+		for begun := time.Now(); ; {
+			k.write(rng, 20)
+			if oldest, _ := files.Bounds(); oldest > until {
+				break
+			}
+			if time.Since(begun) > time.Minute {
+				t.Fatal("the log is not compacted")
+			}
+		}
+		k.Close()
+		k.open(fs, unlimited())
+		from := k.Revision()
+		known := 0
+		for revision := int64(1); revision < from; revision++ {
+			if k.checkAt(revision) { // or it is not known
+				known++
+			}
+		}
+		if sn, err := k.Snapshot(until/2, "/pods"); !errors.Is(err, store.ErrCompacted) {
+			t.Errorf("a list from before the gap: %v, %v", sn, err)
+		}
+		k.write(rng, 100)
+		if packed {
+			if err := k.log.Pack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if since := k.checkAll(); since <= until || since > from {
+				t.Errorf("after a gap from %d it is known since %d what there was, should be before %d", until, since, from)
+			}
+		}
+		for revision := from; revision <= k.Revision(); revision++ {
+			if !k.checkAt(revision) {
+				t.Errorf("it is not known what there was at %d, after the gap", revision)
+			}
+		}
+		if known == 0 || known == int(from)-1 {
+			t.Errorf("%d of %d revisions before the past began anew are known", known, from)
+		}
+	}
+}
+
 // Of some types nothing is kept; of the others everything is.
 //
 // SPEC: BEY-4
