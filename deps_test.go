@@ -70,8 +70,7 @@ var allowed = map[string][]string{
 	"internal/engine": {"object", "schema", "patch", "merge", "internal/access", "internal/apierr",
 		"internal/execution", "internal/invariants", "internal/objectmeta", "internal/proto", "internal/shard",
 		"internal/store", "internal/view"},
-	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/authz",
-		"internal/builtin/validation",
+	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/authz", "internal/builtin/validation",
 		"internal/cel", "internal/egress", "internal/engine", "internal/features", "internal/recent", "internal/store",
 		"internal/view", "internal/admission/*", "internal/configfile", "internal/objectmeta", "internal/webhook"},
 	"internal/admission/hooks": {"object", "patch", "internal/apierr", "internal/engine", "internal/execution"},
@@ -80,8 +79,7 @@ var allowed = map[string][]string{
 	"internal/admission/quota": {"object", "internal/engine", "internal/objectmeta", "internal/recent",
 		"internal/store", "internal/view"},
 	"internal/admission/webhooks": {"object", "patch", "internal/admission/hooks", "internal/apierr",
-		"internal/cel", "internal/engine", "internal/execution", "internal/recent", "internal/samplelog",
-		"internal/store",
+		"internal/cel", "internal/engine", "internal/execution", "internal/recent", "internal/samplelog", "internal/store",
 		"internal/view", "internal/webhook"},
 	"internal/addresses": {"object", "internal/apierr", "internal/engine", "internal/fielderrors",
 		"internal/store", "internal/view"},
@@ -89,8 +87,7 @@ var allowed = map[string][]string{
 	"internal/features": {},
 	"internal/cel":      {"object", "schema", "internal/access", "internal/fielderrors", "internal/recent"},
 	"internal/builtin": {"object", "schema", "merge", "internal/access", "internal/addresses",
-		"internal/apierr", "internal/authz", "internal/engine", "internal/execution", "internal/features",
-		"internal/gotypes",
+		"internal/apierr", "internal/authz", "internal/engine", "internal/execution", "internal/features", "internal/gotypes",
 		"internal/scale", "internal/store", "internal/builtin/*"},
 	"internal/gotypes":          {"object", "schema"},
 	"internal/gotypes/facts":    {"object", "schema"},
@@ -102,12 +99,11 @@ var allowed = map[string][]string{
 	"internal/builtin/warnings": {"object", "internal/engine", "internal/objectmeta"},
 	"internal/crd/validation": {"object", "schema", "internal/fielderrors", "internal/objectmeta",
 		"internal/webhook"},
-	"internal/egress": {},
-	"internal/webhook": {"object", "internal/egress", "internal/execution", "internal/fielderrors",
-		"internal/objectmeta"},
-	"internal/access": {},
-	"internal/audit":  {"object", "internal/access", "internal/configfile", "internal/execution", "internal/webhook"},
-	"internal/auth":   {"internal/access", "internal/auth/tokencache", "internal/execution"},
+	"internal/egress":  {},
+	"internal/webhook": {"object", "internal/egress", "internal/execution", "internal/fielderrors", "internal/objectmeta"},
+	"internal/access":  {},
+	"internal/audit":   {"object", "internal/access", "internal/configfile", "internal/execution", "internal/webhook"},
+	"internal/auth":    {"internal/access", "internal/auth/tokencache", "internal/execution"},
 	"internal/auth/oidc": {"internal/access", "internal/auth", "internal/cel", "internal/configfile",
 		"internal/execution", "internal/fielderrors"},
 	"internal/authz": {"object", "internal/objectmeta", "internal/access", "internal/apierr", "internal/cel",
@@ -126,12 +122,10 @@ var allowed = map[string][]string{
 		"internal/grpcsocket"},
 	"internal/auth/externaljwt/signertest": {},
 	"internal/crd": {"object", "schema", "merge", "internal/access", "internal/apierr",
-		"internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store",
-		"internal/view",
+		"internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view",
 		"internal/gotypes", "internal/cel", "internal/invariants", "internal/recent", "internal/crd/*"},
-	"internal/discovery": {"object", "schema", "internal/apierr", "internal/engine", "internal/features",
-		"internal/wire"},
-	"internal/proto": {"object", "schema", "internal/invariants"},
+	"internal/discovery": {"object", "schema", "internal/apierr", "internal/engine", "internal/features", "internal/wire"},
+	"internal/proto":     {"object", "schema", "internal/invariants"},
 	"internal/etcdform": {"object", "schema", "merge", "internal/gotypes", "internal/engine",
 		"internal/invariants", "internal/proto", "internal/store"},
 	"internal/wire": {"object", "schema", "internal/apierr", "internal/gotypes",
@@ -147,8 +141,7 @@ var allowed = map[string][]string{
 	"internal/grpcsocket":            {"internal/execution"},
 	"internal/election":              {},
 	"internal/aggregation": {"object", "internal/access", "internal/apierr", "internal/discovery", "internal/execution",
-		"internal/egress", "internal/features", "internal/forward", "internal/store", "internal/view",
-		"internal/webhook"},
+		"internal/egress", "internal/features", "internal/forward", "internal/store", "internal/view", "internal/webhook"},
 	"internal/forward": {"internal/access", "internal/apierr", "internal/egress", "internal/execution"},
 	"internal/expiry":  {},
 	"internal/nodes": {"object", "internal/access", "internal/apierr", "internal/configfile", "internal/egress",
@@ -185,12 +178,10 @@ var allowed = map[string][]string{
 		"internal/engine", "internal/features", "internal/store"},
 	"internal/peers": {"object", "internal/apierr", "internal/controller", "internal/election", "internal/endpoints",
 		"internal/engine", "internal/etcdform", "internal/features", "internal/initial", "internal/store/etcd"},
-	"internal/storage": {"object", "internal/addresses", "internal/admission/quota", "internal/configfile",
-		"internal/crd",
+	"internal/storage": {"object", "internal/addresses", "internal/admission/quota", "internal/configfile", "internal/crd",
 		"internal/encryption", "internal/engine", "internal/etcdform", "internal/httpapi", "internal/metrics",
 		"internal/store", "internal/store/*"},
-	"internal/console": {"internal/access", "internal/apierr", "internal/auth", "internal/auth/oidc",
-		"internal/httpapi",
+	"internal/console": {"internal/access", "internal/apierr", "internal/auth", "internal/auth/oidc", "internal/httpapi",
 		"internal/objectmeta", "internal/planes/route", "internal/samplelog", "object"},
 	"internal/plane": {"internal/access", "internal/addresses", "internal/admission", "internal/aggregation",
 		"internal/apierr", "internal/auth", "internal/auth/oidc", "internal/auth/serviceaccount", "internal/authz",
@@ -217,16 +208,15 @@ var allowed = map[string][]string{
 	"internal/server": {"*"},
 	"plinthtest": {"internal/access", "internal/addresses", "internal/admission", "internal/apierr", "internal/auth",
 		"internal/auth/serviceaccount", "internal/authz", "internal/builtin", "internal/engine", "internal/features",
-		"internal/httpapi", "internal/initial", "internal/kubeconfig", "internal/nodes", "internal/pki",
-		"internal/plane",
+		"internal/httpapi", "internal/initial", "internal/kubeconfig", "internal/nodes", "internal/pki", "internal/plane",
 		"internal/planes/route", "internal/storage", "internal/store", "merge", "object"},
 	"internal/background": {},
-	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/console",
-		"internal/datadir",
+	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/console", "internal/datadir",
 		"internal/etcdstub", "internal/expiry", "internal/kubeconfig", "internal/occupant", "internal/plane",
 		"internal/planes", "internal/planes/kind", "internal/product", "internal/server", "internal/storage",
 		"internal/store",
-		"internal/store/filelog", "internal/systemd", "merge", "object", "patch", "plinthtest", "schema"},
+		"internal/store/filelog", "internal/store/past", "internal/systemd", "merge", "object",
+		"patch", "plinthtest", "schema"},
 
 	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine",
 		"internal/features", "internal/objectmeta"},
@@ -320,13 +310,11 @@ func TestWhoImportsWhom(t *testing.T) {
 				t.Errorf("%s imports %s", self, own)
 			}
 			for prefix, only := range outside {
-				if strings.HasPrefix(imported+"/", strings.TrimSuffix(prefix, "/")+"/") && !slices.Contains(only,
-					self) {
+				if strings.HasPrefix(imported+"/", strings.TrimSuffix(prefix, "/")+"/") && !slices.Contains(only, self) {
 					t.Errorf("%s imports %s", self, imported)
 				}
 			}
-			if slices.Contains(pure, self) && slices.Contains(impure, imported) && !(imported == "time" &&
-				self == "schema") {
+			if slices.Contains(pure, self) && slices.Contains(impure, imported) && !(imported == "time" && self == "schema") {
 				t.Errorf("%s imports %s, but is to be pure", self, imported)
 			}
 		}
@@ -450,8 +438,7 @@ func TestFunctionsAreShort(t *testing.T) {
 		if d.IsDir() && (d.Name() == "conformance" || d.Name() == "tools" || d.Name() == ".git") {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.Contains(file,
-			"generated") {
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.Contains(file, "generated") {
 			return nil
 		}
 		files := token.NewFileSet()

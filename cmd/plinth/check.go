@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +23,7 @@ import (
 	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
+	"plinth/internal/store/past"
 	"plinth/object"
 )
 
@@ -103,7 +106,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check DIR",
 		Short: "check the files of a data directory, whose server does not run",
 		Long: `Reads every frame of every file in a data directory, and changes nothing: checksums, the order of the commits, and
-whether each object parses. It says what is damaged, and which planes and objects that concerns.
+whether each object parses; and every change of the past. It says what is damaged, which planes and objects that
+concerns, and how far the past reaches back.
 
 Exit code: 0, there is no damage; 1, there is; 2, the directory could not be checked.`,
 		Example: "  plinth check plinth-data\n  plinth check /var/lib/plinth --encryption-provider-config keys.yaml",
@@ -145,19 +149,61 @@ func (d *dataDir) check(out io.Writer) error {
 			firstSealed(all))
 	}
 	damaged := in.Damaged() || lost || len(gone) > 0 || sealed > 0 && d.encryption.ConfigFile != ""
-	if damaged {
+	lostPast, err := d.checkPast(&text, in)
+	if err != nil {
+		return err
+	}
+	switch {
+	case lostPast && !damaged:
+		fmt.Fprintf(&text, "There is damage, in the past alone. Put back the file, or remove %s: then the past begins anew, and "+
+			"no object is lost.\n", d.past())
+	case damaged:
 		fmt.Fprintf(&text, "There is damage. Put back a file that you have a copy of; or write what can still be read to a "+
 			"new directory: plinth export %s --to NEW\n", d.path)
-	} else {
+	default:
 		text.WriteString("There is no damage.\n")
 	}
 	if _, err := io.WriteString(out, text.String()); err != nil {
 		return err
 	}
-	if damaged {
+	if damaged || lostPast {
 		return &exitError{code: exitFound}
 	}
 	return nil
+}
+
+// past is the directory of the past.
+func (d *dataDir) past() string { return filepath.Join(d.path, "past") }
+
+// checkPast says what there is of the past, and whether it is damaged.
+func (d *dataDir) checkPast(text *strings.Builder, of *filelog.Inspection) (damaged bool, err error) {
+	if d.store == d.path || !exists(d.past()) {
+		return false, nil
+	}
+	in, err := past.Inspect(context.Background(), d.past(), nil)
+	if err != nil {
+		return false, err
+	}
+	for i := range in.Findings {
+		word := "damage"
+		if in.Findings[i].Minor {
+			word = "note"
+		}
+		fmt.Fprintf(text, "%s: %s\n", word, &in.Findings[i])
+	}
+	fmt.Fprintf(text, "%s: %d packs, %d changes, %.1f MB", d.past(), in.Packs, in.Changes, float64(in.Bytes)/1e6)
+	if in.Packs > 0 {
+		fmt.Fprintf(text, "; what there was is known from revision %d on, from %s to revision %d, and further in the log",
+			in.Since, in.From.UTC().Format(time.RFC3339), in.Until)
+	} else {
+		text.WriteString("; what there was is known as far as the log has it")
+	}
+	text.WriteString("\n")
+	if in.Until > of.Revision {
+		fmt.Fprintf(text, "note: the past has revisions up to %d, and the log up to %d: the next start begins the past anew\n",
+			in.Until, of.Revision)
+	}
+	return in.Damaged(), nil
 }
 
 // countSealed counts the versions that did not decrypt.
@@ -455,7 +501,7 @@ func copyRest(from, to string) error {
 		}
 		target := filepath.Join(to, name)
 		switch {
-		case name == "store":
+		case name == "store", name == "past": // there is no history
 			return filepath.SkipDir
 		case entry.IsDir():
 			return os.MkdirAll(target, 0o700)

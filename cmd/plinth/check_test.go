@@ -252,6 +252,66 @@ func TestCheckFindsDamage(t *testing.T) {
 	})
 }
 
+// A check says how far the past reaches back, and where its packs are damaged, which no object is lost by.
+//
+// SPEC: RUN-11, BEY-4
+func TestCheckFindsDamageOfThePast(t *testing.T) {
+	dir := filledDataDir(t, "", someObjects)
+	const first = "/api/v1/namespaces/default/configmaps/first"
+	withServer(t, dir, "", func(c *remote) {
+		if text, err := c.get(first + "?history"); err != nil || !strings.Contains(string(text), `"created"`) {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+	said, err := plinth("check", dir)
+	if err != nil || !strings.Contains(said, "1 packs, ") ||
+		!strings.Contains(said, "is known from revision 1 on, from 20") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "past", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	whole, err := os.ReadFile(packs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := slices.Clone(whole)
+	damaged[len(damaged)/4] ^= 1
+	if err := os.WriteFile(packs[0], damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err = plinth("check", dir)
+	if codeOf(err) != exitFound || !strings.Contains(said, "damage: "+packs[0]+" at offset ") ||
+		!strings.Contains(said, "in the past alone") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	// What is not in the past is served, and a read of the past is an error that names the file.
+	withServer(t, dir, "", func(c *remote) {
+		if _, err := c.get(first); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.get(first + "?history"); err == nil || !strings.Contains(err.Error(), packs[0]) {
+			t.Errorf("a record from a damaged pack: %v", err)
+		}
+	})
+	to := filepath.Join(t.TempDir(), "new")
+	if _, err := plinth("export", dir, "--to", to); err != nil || exists(filepath.Join(to, "past")) {
+		t.Errorf("an export has the past: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "past")); err != nil {
+		t.Fatal(err)
+	}
+	withServer(t, dir, "", func(c *remote) {
+		if _, err := c.get(first + "?history"); err != nil {
+			t.Error(err)
+		}
+	})
+	if said, err := plinth("check", dir); err != nil || !strings.Contains(said, "There is no damage.") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
 // withPlanes adds planes to the store of a data directory: one with the name and ID of each key, which has a ConfigMap
 // with the name of the value.
 func withPlanes(t *testing.T, dir string, objects map[string]string) {
