@@ -217,6 +217,55 @@ func (e *encrypted) version(text string) string {
 	return parsed.Value.At("metadata", "resourceVersion").Str()
 }
 
+// What an object was is unreadable when the key is gone by which it was encrypted then: a request for it is an error
+// that names the object, and nothing else is.
+//
+// SPEC: STORE-5, BEY-4
+func TestPastOfAKeyThatIsGone(t *testing.T) {
+	e := newEncrypted(t)
+	e.config.WatchHistoryBytes = 1
+	e.configure("secrets", withKeys("secretbox", "one"))
+	e.start()
+	first := e.version(e.send(http.MethodPost, inDefault+"secrets", secret("a", "the first secret"), 201))
+	e.send(http.MethodPut, inDefault+"secrets/a", secret("a", "the second secret"), 200)
+	e.send(http.MethodGet, inDefault+"secrets/a?history", "", 200) // the first version is in a pack now
+	e.configure("secrets", withKeys("secretbox", "two", "one"))
+	e.start()
+	e.await(func() bool { return e.server.plane.Store.Stats().HistoryBytes == 0 })
+	second := e.version(e.send(http.MethodPut, inDefault+"secrets/a", secret("a", "another second secret"), 200))
+	e.send(http.MethodPut, inDefault+"secrets/a", secret("a", "the third secret"), 200)
+	e.send(http.MethodGet, inDefault+"secrets/a?history", "", 200)
+	asOf := func(path, version string) string {
+		return inDefault + path + "?resourceVersionMatch=Exact&resourceVersion=" + version
+	}
+	has := func(text, value string) bool {
+		return strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(value)))
+	}
+	for _, path := range []string{"secrets/a", "secrets"} {
+		if text := e.send(http.MethodGet, asOf(path, first), "", 200); !has(text, "the first secret") {
+			t.Errorf("%s with both keys: %s", path, text)
+		}
+	}
+	e.configure("secrets", withKeys("secretbox", "two"))
+	e.start()
+	for _, path := range []string{asOf("secrets/a", first), asOf("secrets", first), inDefault + "secrets/a?history"} {
+		if text := e.send(http.MethodGet, path, "", 500); !strings.Contains(text, "secrets/default/a") {
+			t.Errorf("%s without the first key: %s", path, text)
+		}
+	}
+	for _, path := range []string{"secrets/a", "secrets"} {
+		if text := e.send(http.MethodGet, asOf(path, second), "", 200); !has(text, "another second secret") {
+			t.Errorf("%s with the second key: %s", path, text)
+		}
+	}
+	if text := e.send(http.MethodGet, inDefault+"secrets/a", "", 200); !has(text, "the third secret") {
+		t.Errorf("as it is: %s", text)
+	}
+	if text := e.send(http.MethodGet, inDefault+"secrets/a?history&limit=1", "", 200); !has(text, "the third secret") {
+		t.Errorf("the newest change: %s", text)
+	}
+}
+
 // Nothing of a Secret is on the disk in clear: neither of its versions, old ones and deleted ones, nor in a checkpoint,
 // nor after a crash; and all of it can be read again.
 //
