@@ -172,7 +172,7 @@ var allowed = map[string][]string{
 		"internal/discovery",
 		"internal/encryption", "internal/engine", "internal/execution", "internal/expiry", "internal/fairness",
 		"internal/features", "internal/grpcsocket", "internal/httpapi", "internal/nodes", "internal/store",
-		"internal/store/etcd", "internal/webhook"},
+		"internal/store/etcd", "internal/store/past", "internal/webhook"},
 	"internal/initial": {"object", "internal/access", "internal/aggregation", "internal/apierr", "internal/authz",
 		"internal/controller", "internal/controller/steps", "internal/discovery", "internal/endpoints",
 		"internal/engine", "internal/features", "internal/store"},

@@ -2,11 +2,14 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
@@ -132,6 +135,19 @@ func TestPast(t *testing.T) {
 	check()
 	s = s.restarted()
 	check()
+	figures := figuresOf(t, s.plane.Storage.Collectors())
+	// The revision is that of all planes.
+	if revision := float64(s.plane.Store.Revision()); figures["plinth_past_packs"] < 1 ||
+		figures["plinth_past_bytes"] < 1000 || figures["plinth_past_revision"] < revision/2 ||
+		figures["plinth_past_revision"] > revision+20 || figures["plinth_past_seconds"] <= 0 ||
+		figures["plinth_past_seconds"] > 3600 {
+		t.Errorf("at %g the figures are %v", revision, figures)
+	}
+	for _, name := range []string{"plinth_past_failures_total", "plinth_past_failing_seconds"} {
+		if value, ok := figures[name]; !ok || value != 0 {
+			t.Errorf("%s is %v, %t", name, value, ok)
+		}
+	}
 	s.want(404, "", http.MethodGet, planeMaps+"/nobody?history", "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?history&continue=x", "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a"+asOf("0"), "")
@@ -153,4 +169,30 @@ func TestPast(t *testing.T) {
 	s.want(410, "", http.MethodGet, planeMaps+"/a"+asOf(first[""]), "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?history", "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?"+now, "")
+	if figures := figuresOf(t, s.plane.Storage.Collectors()); len(figures) == 0 || slices.ContainsFunc(
+		slices.Collect(maps.Keys(figures)), func(name string) bool { return strings.HasPrefix(name, "plinth_past") }) {
+		t.Errorf("without a past the figures are %v", figures)
+	}
+}
+
+// figuresOf are the metrics without labels of collectors.
+func figuresOf(t *testing.T, all []prometheus.Collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	for _, c := range all {
+		registry.MustRegister(c)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if len(m.Label) == 0 {
+				figures[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return figures
 }

@@ -87,10 +87,7 @@ func (p *Past) Validate(refuse func(format string, args ...any)) {
 }
 
 // over returns a log that keeps the past of another one, which is closed after an error.
-func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (store.Log, error) {
-	if p.Dir == "" || p.Retention == 0 || p.Bytes == 0 {
-		return log, nil
-	}
+func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (*past.Log, error) {
 	o := past.Options{Retention: p.Retention, Bytes: p.Bytes, NoSync: c.NoSync, Sealing: sealing,
 		Logger: c.Logger, Now: c.Now}
 	for _, name := range p.Without {
@@ -104,6 +101,9 @@ func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (store.L
 	}
 	return over, nil
 }
+
+// off says that nothing is kept.
+func (p *Past) off() bool { return p.Dir == "" || p.Retention == 0 || p.Bytes == 0 }
 
 // Etcd says which etcd has the objects. Fields are named after the flags --etcd-….
 type Etcd struct {
@@ -235,11 +235,16 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 	default:
 		config.Sealing = s.sealing() // what is only in memory is not encrypted
 		log, err := filelog.Open(c.Dir, filelog.Options{Logger: c.Logger, NoSync: c.NoSync, Sealing: config.Sealing})
-		if err == nil {
-			config.Log, err = c.Past.over(log, &c, config.Sealing)
-		}
 		if err != nil {
 			return s, err
+		}
+		if config.Log = log; !c.Past.off() {
+			over, err := c.Past.over(log, &c, config.Sealing)
+			if err != nil {
+				return s, err
+			}
+			config.Log = over
+			s.collectors = append(s.collectors, metrics.Past(over.Stats, c.Now))
 		}
 	}
 	if s.Store, err = store.Open(config); err != nil {

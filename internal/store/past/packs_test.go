@@ -553,6 +553,9 @@ func TestFull(t *testing.T) {
 	if err := k.log.Pack(t.Context()); err == nil {
 		t.Fatal("a pack is written on a full disk")
 	}
+	if s := k.log.Stats(); s.Failures == 0 || s.Failing.IsZero() {
+		t.Errorf("on a full disk the figures are %+v", s)
+	}
 	k.write(rng, 100)
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		if oldest, _ := k.log.Bounds(); oldest > from {
@@ -565,6 +568,10 @@ func TestFull(t *testing.T) {
 	full.Store(false)
 	if err := k.log.Pack(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if s := k.log.Stats(); s.Failures == 0 || !s.Failing.IsZero() || s.Packs == 0 || s.Bytes == 0 ||
+		time.Since(s.Oldest) > time.Hour || s.Until != k.log.Until() {
+		t.Errorf("with room again the figures are %+v", s)
 	}
 	if since := k.checkAll(); since <= from || since > k.Revision() {
 		t.Errorf("it is known since %d what there was", since)

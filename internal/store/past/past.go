@@ -86,8 +86,9 @@ type Log struct {
 	closed bool
 	soon   bool // packSoon runs, or is about to
 	// failing is since when attempts have failed; zero: the last one has not. full says that the disk was full.
-	failing time.Time
-	full    bool
+	failing  time.Time
+	full     bool
+	failures int64
 	// quit ends what is being written.
 	ctx  context.Context
 	quit context.CancelFunc
@@ -241,12 +242,37 @@ func (l *Log) Pack(ctx context.Context) error {
 func (l *Log) ended(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch l.full = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); {
-	case err == nil:
+	l.full = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if err == nil {
 		l.failing = time.Time{}
-	case l.failing.IsZero():
+		return
+	}
+	if l.failures++; l.failing.IsZero() {
 		l.failing = l.o.Now()
 	}
+}
+
+// Stats are figures of the packs.
+type Stats struct {
+	Packs    int
+	Bytes    int64     // of their files
+	Oldest   time.Time // of the oldest change in them; zero: there is none
+	Until    int64     // as Log.Until
+	Failures int64     // attempts to write or remove packs that have failed
+	Failing  time.Time // since when each of them has; zero: the last one has not
+}
+
+// Stats returns the figures as they are now.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Stats{Packs: len(l.packs), Until: l.until(), Failures: l.failures, Failing: l.failing}
+	for _, p := range l.packs {
+		if s.Bytes += p.size; s.Oldest.IsZero() && p.Entries > 0 {
+			s.Oldest = time.Unix(0, p.First)
+		}
+	}
+	return s
 }
 
 // alive returns an error if the log is closed: another one may have the directory.
