@@ -113,7 +113,7 @@ func start(t *testing.T, dir string) *server {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	serve := exec.CommandContext(t.Context(), program, "serve", "--storage=memory", "--secure-port=0",
+	serve := exec.CommandContext(t.Context(), program, "serve", "--secure-port=0",
 		"--data-dir="+filepath.Join(dir, "data"), "--token-auth-file="+filepath.Join(dir, "tokens"))
 	out, err := serve.StdoutPipe()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
@@ -75,7 +76,7 @@ func TestPastHistories(t *testing.T) {
 		return
 	}
 	for name, floor := range map[string]int{ // in 100 histories
-		"writes": 1500, "noops": 200, "refused": 400, "dry": 350, "restarts": 90, "crashes": 40, "forms": 140,
+		"writes": 1500, "noops": 200, "refused": 400, "dry": 350, "restarts": 90, "crashes": 40, "cuts": 8, "forms": 140,
 		"redefined": 25, "off": 10, "merged": 60, "removed": 4,
 		"gets": 130, "absent": 250, "lists": 1000, "items": 2000, "pages": 250, "gone": 100, "old": 700,
 		"records": 600, "changes": 1200, "recordPages": 200, "deleted": 120,
@@ -97,6 +98,7 @@ type pastWorld struct {
 	clock *atomic.Int64
 	plane *Plane
 	log   *past.Log // nil: the past is off
+	cut   cutter
 	feed  *store.Cursor
 	model pastModel
 
@@ -200,7 +202,8 @@ func (w *pastWorld) open() {
 		log := store.Log(files)
 		if w.log = nil; w.options.Retention > 0 {
 			o := w.options
-			o.FS, o.Now, o.PackBytes = w.fs, w.now, 2<<10
+			w.cut.fs = w.fs
+			o.FS, o.Now, o.PackBytes = errorfs.Wrap(w.fs, &w.cut), w.now, 2<<10
 			if w.log, err = past.Open("data/past", files, o); err != nil {
 				return nil, errors.Join(err, files.Close())
 			}
@@ -243,6 +246,44 @@ func (w *pastWorld) reached(revision int64) {
 		w.model.newest++
 		w.model.times[w.model.newest] = w.now()
 	}
+}
+
+// cutter copies, at one of the next operations on packs, what a loss of power would leave.
+type cutter struct {
+	mu   sync.Mutex
+	fs   *vfs.MemFS
+	how  vfs.CrashCloneCfg
+	left int // operations until then; 0: it does not
+	copy *vfs.MemFS
+}
+
+func (c *cutter) MaybeError(op errorfs.Op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 && op.Kind.ReadOrWrite() != errorfs.OpIsRead {
+		if c.left--; c.left == 0 {
+			c.copy = c.fs.CrashClone(c.how)
+		}
+	}
+	return nil
+}
+
+func (c *cutter) String() string { return "cutter" }
+
+// arm has the operation copied that many are before.
+func (c *cutter) arm(how vfs.CrashCloneCfg, left int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.how, c.left = how, left
+}
+
+// take returns the copy; nil: there were fewer operations.
+func (c *cutter) take() *vfs.MemFS {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.copy
+	c.copy, c.left = nil, 0
+	return taken
 }
 
 // pastCall is a request.
@@ -448,8 +489,17 @@ func (w *pastWorld) restart() {
 		w.n.add("crashes", 1)
 		left := []int{0, 50, 100}[w.rng.IntN(3)]
 		w.note("power is cut, and %d%% of what was not synced is left", left)
-		cut := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: left,
-			RNG: rand.New(rand.NewPCG(w.rng.Uint64(), 0))})
+		how := vfs.CrashCloneCfg{UnsyncedDataPercent: left, RNG: rand.New(rand.NewPCG(w.rng.Uint64(), 0))}
+		if w.cut.arm(how, 1+w.rng.IntN([]int{6, 40}[w.rng.IntN(2)])); w.rng.IntN(4) > 0 {
+			w.pack()
+		}
+		cut := w.cut.take()
+		if cut == nil {
+			cut = w.fs.CrashClone(how)
+		} else {
+			w.n.add("cuts", 1)
+			w.note("while packs were written")
+		}
 		if err := w.plane.Close(); err != nil {
 			w.fail("close: %v", err)
 		}

@@ -302,6 +302,76 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// Packs that were replaced, and are there again after a crash, are removed, and change nothing; if one is missing
+// between others, the past begins behind it.
+//
+// SPEC: BEY-4
+func TestLeftovers(t *testing.T) {
+	rng, fs := rand.New(rand.NewPCG(8, 10)), vfs.NewMem()
+	k := newKept(t, fs, unlimited())
+	before := map[string][]byte{}
+	for n := 1; n > len(before)-mergedAtOnce; n = len(k.log.packs) { // until there are fewer
+		k.write(rng, 10)
+		if err := k.log.Pack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range k.log.packs {
+			before[p.name()] = read(t, fs, "data/past/"+p.name())
+		}
+		if len(before) > 200 {
+			t.Fatal("nothing is merged")
+		}
+	}
+	k.Close()
+	files := func() []string {
+		names, err := fs.List("data/past")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(names)
+		return names
+	}
+	merged := files()
+	if len(merged) >= len(before) {
+		t.Fatalf("%d packs, and before a merge %d", len(merged), len(before))
+	}
+	for name, b := range before {
+		write(t, fs, "data/past/"+name, b)
+	}
+	write(t, fs, "data/past/"+merged[0]+".tmp", []byte("half of one"))
+	k.open(fs, unlimited())
+	if since := k.checkAll(); since != 1 {
+		t.Errorf("with what was replaced it is known since %d what there was", since)
+	}
+	if have := files(); !slices.Equal(have, merged) {
+		t.Errorf("packs are %q, should be %q", have, merged)
+	}
+	for range 3 {
+		k.write(rng, 10)
+		if err := k.log.Pack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Close()
+	names := files()
+	gone := names[len(names)-2]
+	if err := fs.Remove("data/past/" + gone); err != nil {
+		t.Fatal(err)
+	}
+	k.open(fs, unlimited())
+	var h header
+	if _, err := fmt.Sscanf(names[len(names)-1], "%d-", &h.Since); err != nil {
+		t.Fatal(err)
+	}
+	if since := k.log.Since("/pods"); since != h.Since {
+		t.Errorf("without %s it is known since %d what there was, should be since %d", gone, since, h.Since)
+	}
+	k.checkAll()
+	if have := files(); !slices.Equal(have, names[len(names)-1:]) {
+		t.Errorf("packs are %q, should be %q", have, names[len(names)-1:])
+	}
+}
+
 // Of some types nothing is kept; of the others everything is.
 //
 // SPEC: BEY-4
