@@ -85,10 +85,11 @@ type Options struct {
 //	segments[0].after ≤ max(checkpoint, FirstRevision): every commit after the checkpoint is in a segment
 //	checkpoint ≤ end of the last segment
 //
-// There are three locks. appending is held for the duration of an Append, and so of a sync; it guards the file of the
+// There are four locks. appending is held for the duration of an Append, and so of a sync; it guards the file of the
 // active segment. mu guards the lists and is held only to read or change them, never while a file is read or written.
 // The manifest has a separate lock, which is held while an entry is written. appending is taken before the two others;
-// mu and that of the manifest are never held together.
+// mu and that of the manifest are never held together. removing keeps the files that Freeze opens; it is held for
+// the moment that this takes, and never with appending.
 //
 // Append, Compact and any number of Replays run at the same time. An Append changes the end of the last segment and may
 // add one; a Compact removes segments from the front, never the last one, and replaces the checkpoint. A Replay copies
@@ -108,6 +109,8 @@ type Log struct {
 	failed    error      // why no more commits are accepted; nil: they are
 
 	manifest *manifest // has a separate lock
+
+	removing sync.Mutex // held while files are removed, and while those of a Frozen are opened. It is taken before mu.
 
 	mu         sync.Mutex
 	segments   []*segment // oldest first; the last one is active
@@ -416,6 +419,8 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 			return fmt.Errorf("data directory %s: %w", l.dir, err)
 		}
 	}
+	l.removing.Lock()
+	defer l.removing.Unlock()
 	l.mu.Lock()
 	var remove []string
 	if c != nil {

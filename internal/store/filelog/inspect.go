@@ -27,7 +27,8 @@ type Finding struct {
 	First, Last int64
 	// Keys are the objects of which a version was there, as far as something else tells, or the damaged bytes seem to.
 	Keys []PlaneKey
-	// Planes are the IDs of the planes besides the first one of which something was there, as far as is known, in order.
+	// Planes are the IDs of the planes besides the first one of which something was there, as far as is known, in
+	// order.
 	Planes []string
 	// Minor says that no object is lost, and that the log opens: history is missing, or what a crash may leave.
 	Minor bool
@@ -53,11 +54,15 @@ type Inspection struct {
 	// Files, Frames and Commits were read and found sound, of Bytes in all.
 	Files, Frames, Commits int
 	Bytes                  int64
-	// Checkpoint is the revision of the checkpoint that the state begins with, 0 without one; Revision is the newest one
-	// that there was, as far as the directory tells.
+	// Checkpoint is the revision of the checkpoint that the state begins with, 0 without one; Revision is the newest
+	// one that there was, as far as the directory tells.
 	Checkpoint, Revision int64
-	// Versions are the newest readable versions of the first plane, ordered by key. Those that did not decrypt are among
-	// them.
+	// Reached is the revision as of which Versions and Planes are, and Time when its commit was made, in nanoseconds
+	// since 1970; 0: that is not known. Beyond is the revision of the first commit that InspectUntil did not take; 0:
+	// it took all.
+	Reached, Time, Beyond int64
+	// Versions are the newest readable versions of the first plane, ordered by key. Those that did not decrypt are
+	// among them.
 	Versions []*store.Version
 	// Planes are the other planes, ordered by ID.
 	Planes []*Plane
@@ -86,7 +91,12 @@ func (in *Inspection) Damaged() bool {
 // The converse does not hold: Open does not read the history.
 //
 // It takes about as much memory as a server with these objects.
-func Inspect(dir string, o Options) (*Inspection, error) {
+func Inspect(dir string, o Options) (*Inspection, error) { return InspectUntil(dir, o, nil) }
+
+// InspectUntil is Inspect as of an earlier moment: it reads and checks all, and takes over the commits up to the first
+// one for which until, called with its revision and time, returns false. That commit is after the checkpoint, as what
+// is in it cannot be left out: whoever calls it looks at Reached. nil takes all.
+func InspectUntil(dir string, o Options, until func(revision, time int64) bool) (*Inspection, error) {
 	if o.FS == nil {
 		o.FS = durable.FS
 		lock, err := share(dir)
@@ -100,7 +110,7 @@ func Inspect(dir string, o Options) (*Inspection, error) {
 	}
 	l := &Log{fs: o.FS, dir: dir, logger: slog.New(slog.DiscardHandler), sealing: o.Sealing}
 	i := &inspector{Log: l, in: &Inspection{}, state: map[store.Key]*store.Version{},
-		parser: parser{sealing: o.Sealing}, deleted: map[store.Key]int64{}, planes: newPlanesOf()}
+		parser: parser{sealing: o.Sealing}, deleted: map[store.Key]int64{}, planes: newPlanesOf(), until: until}
 	if err := i.inspect(); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
@@ -119,6 +129,7 @@ type inspector struct {
 	previous map[int64]PlaneKey
 	whole    bool // the checkpoint reads back as a whole
 	planes   planesOf
+	until    func(revision, time int64) bool // see InspectUntil
 }
 
 func (i *inspector) find(f Finding) *Finding {
@@ -179,6 +190,7 @@ func (i *inspector) inspect() error {
 			Reason: fmt.Sprintf("it is newer than the last commit, %d: a segment (*.log) is missing", last)})
 	}
 	i.in.Revision = max(i.in.Revision, last, i.in.Checkpoint, i.known.end)
+	i.in.Reached = max(i.in.Reached, i.in.Checkpoint, firstRevision)
 	i.conclude()
 	return nil
 }
@@ -610,6 +622,15 @@ func (r *segmentReading) finish(end int64) {
 func (i *inspector) apply(c *store.Commit, at Finding) {
 	i.in.Frames++
 	i.in.Commits++
+	if i.in.Beyond == 0 && c.Revision > i.in.Checkpoint && i.until != nil && !i.until(c.Revision, c.Time) {
+		i.in.Beyond = c.Revision
+	}
+	if i.in.Beyond > 0 {
+		return
+	}
+	if c.Revision >= i.in.Checkpoint {
+		i.in.Reached, i.in.Time = c.Revision, c.Time
+	}
 	i.applyToPlanes(c, at)
 	for _, r := range c.Records {
 		if r.Old != nil {

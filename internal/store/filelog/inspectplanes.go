@@ -122,8 +122,8 @@ type planesOf struct {
 	unknown map[string]Finding
 	// inherited are the planes that have begun with one of which not all is known, by its ID.
 	inherited map[string]Finding
-	// restored are the checkpoints that were read, oldest first, until they are merged. The commits up to reached are in
-	// one that is whole.
+	// restored are the checkpoints that were read, oldest first, until they are merged. The commits up to reached are
+	// in one that is whole.
 	restored []*restored
 	reached  int64
 }
@@ -485,8 +485,9 @@ func (l *layerReading) say(f *Finding, lost lostLayers) {
 	}
 }
 
-// layers are the planes as layers of a checkpoint. What no two of them have begun with is no layer of its own.
-func (in *Inspection) layers(revision int64) []*store.Layer {
+// layers are the planes as layers of a checkpoint, all of a revision if they are raised. What no two of them have begun
+// with is no layer of its own.
+func (in *Inspection) layers(revision int64, raised bool) []*store.Layer {
 	// How many planes, and states that planes have begun with, have a state as their origin.
 	users := map[*overlay]int{}
 	for _, p := range in.Planes {
@@ -524,7 +525,7 @@ func (in *Inspection) layers(revision int64) []*store.Layer {
 	}
 	for _, p := range in.Planes {
 		l := &store.Layer{Plane: p.ID, Revision: p.Revision, Begun: p.Begun, Resting: p.resting}
-		if in.Damaged() { // a commit that is lost may have been of this plane
+		if raised {
 			l.Revision, l.Resting = revision, 0
 		}
 		add(p.content, shared(p.content), l)

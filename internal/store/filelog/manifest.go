@@ -153,13 +153,18 @@ func (l *Log) createManifest(e entry) error {
 	if err != nil {
 		return err
 	}
+	_, err = f.Write(manifestOf(e))
+	return l.install(f, manifestName, err)
+}
+
+// manifestOf is the content of a manifest with the same entry in all slots.
+func manifestOf(e entry) []byte {
 	var b bytes.Buffer
 	for slot := range slots {
 		e.sequence = int64(slot) + 1
 		b.Write(append(e.encode(nil), make([]byte, slotSize-entrySize)...))
 	}
-	_, err = f.Write(b.Bytes())
-	return l.install(f, manifestName, err)
+	return b.Bytes()
 }
 
 // openManifest opens the manifest for writing.
