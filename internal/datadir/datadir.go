@@ -217,6 +217,13 @@ func (d *Dir) Undo() error {
 	return errors.Join(errs...)
 }
 
+// Restore records in a directory what a server had made in another one, whose files are put back: until all of them are
+// there, no server starts.
+func Restore(path, storage string, files []string) error {
+	r := record{storage, slices.Sorted(slices.Values(files))}
+	return durable.WriteFile(durable.FS, filepath.Join(path, recordFile), r.text())
+}
+
 func readRecord(file string) (record, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
