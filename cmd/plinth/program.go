@@ -31,7 +31,7 @@ func commands() []group {
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
 		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand(),
 			changesCommand(), diffCommand(), undoCommand()}},
-		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},
+		{"Data", []*cobra.Command{backupCommand(), restoreCommand(), checkCommand(), exportCommand(), doctorCommand()}},
 	}
 }
 

@@ -167,6 +167,9 @@ var noCache = []string{"no-cache, private"}
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
+	if _, lasts := h.handler(rs.r.URL.Path).(LastingHandler); lasts && rs.class == ReadOnly {
+		rs.class = LongRunning
+	}
 	rs.backend = h.backend(&rs.info)
 	return rs.onlyHere()
 }

@@ -41,6 +41,9 @@ func (s *Server) pages(p *plane.Plane) (map[string]http.Handler, error) {
 	if err == nil && s.config.Profiling {
 		maps.Copy(all, profiles())
 	}
+	if err == nil {
+		all[backupPath] = s.backupHandler(p)
+	}
 	if err == nil && s.config.Planes {
 		all["/debug/planes"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.planes.Page().ServeHTTP(w, r)

@@ -206,6 +206,7 @@ type Storage struct {
 	NodePorts *etcdform.NodePorts
 
 	config     Config
+	files      *filelog.Log      // nil: Store has none
 	encryption *encryptionAtRest // nil: nothing is encrypted
 	elsewhere  *elsewhere        // nil: Store has all objects
 	size       etcdSize
@@ -238,6 +239,7 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 		if err != nil {
 			return s, err
 		}
+		s.files = log
 		if config.Log = log; !c.Past.off() {
 			over, err := c.Past.over(log, &c, config.Sealing)
 			if err != nil {
@@ -273,6 +275,14 @@ func (s *Storage) Close() error {
 	}
 	s.encryption.Close()
 	return errors.Join(errs...)
+}
+
+// Freeze returns the log as of now, for a copy; nil: there are no files. The caller has to close it.
+func (s *Storage) Freeze() (*filelog.Frozen, error) {
+	if s.files == nil {
+		return nil, nil
+	}
+	return s.files.Freeze()
 }
 
 // OnEtcd says that the objects are in an etcd, where other servers may write them, too.
