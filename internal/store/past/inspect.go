@@ -163,13 +163,17 @@ func (in *Inspection) read(ctx context.Context, l *Log, p *pack) error {
 			return wrong("two entries are in the wrong order")
 		case revision <= p.Since || revision > p.Until:
 			return wrong("a change has the revision %d", revision)
-		case bytes.Count(c.key[:len(c.key)-8], []byte{0, 1}) != 3:
+		case c.key[0] == sortTime && (len(c.key) != len(atTime(0))+8 || len(value) > 0):
+			return wrong("a key is not one of a time")
+		case c.key[0] != sortTime && bytes.Count(c.key[:len(c.key)-8], []byte{0, 1}) != 3:
 			return wrong("a key is not one of an object")
 		}
 		last = append(last[:0], c.key...)
 		switch c.key[0] {
 		case sortDeleted:
 			deleted[string(c.key[1:])] = !deleted[string(c.key[1:])]
+			continue
+		case sortTime:
 			continue
 		case sortChange:
 		default:
