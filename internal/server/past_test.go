@@ -168,7 +168,9 @@ func TestPast(t *testing.T) {
 	s = s.restarted(func(c *Config) { c.Past.Retention = 0 })
 	s.want(410, "", http.MethodGet, planeMaps+"/a"+asOf(first[""]), "")
 	s.want(400, "", http.MethodGet, planeMaps+"/a?history", "")
-	s.want(400, "", http.MethodGet, planeMaps+"/a?"+now, "")
+	for _, query := range []string{now, "history=yaml", "undo"} {
+		s.want(400, "", http.MethodGet, planeMaps+"/b?"+query, "")
+	}
 	if figures := figuresOf(t, s.plane.Storage.Collectors()); len(figures) == 0 || slices.ContainsFunc(
 		slices.Collect(maps.Keys(figures)), func(name string) bool { return strings.HasPrefix(name, "plinth_past") }) {
 		t.Errorf("without a past the figures are %v", figures)
