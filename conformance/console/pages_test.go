@@ -74,6 +74,15 @@ var pageCases = []pageCase{
 	{name: "expressions-wrong", path: "expressions?" + url.Values{"r": {"configmaps"}, "e": {`[["","1 +"]]`}}.Encode(),
 		shown: alert},
 	{name: "health", path: "health", shown: `document.querySelector(".plots svg, .plots canvas")`},
+	{name: "past", path: "r/core/v1/configmaps/default/page?past", shown: past},
+	{name: "past-undo", path: "r/core/v1/secrets/default/page?past", shown: past, then: func(b *tab) {
+		api(b.t, b.server, http.MethodPatch, "/api/v1/namespaces/default/secrets/page", "application/merge-patch+json",
+			fmt.Sprintf(`{"metadata":{"labels":{"changed":"%s"}}}`, b.next()))
+		b.visit("r/core/v1/secrets/default/page?past")
+		b.wait(past)
+		b.click(".ways button", "Undo this change")
+		b.wait(`document.querySelector(".outcome .changes")`)
+	}},
 	{name: "edit", path: "r/core/v1/configmaps/default/page?edit", shown: editing},
 	{name: "edit-new", path: "r/apps/v1/deployments?edit&ns=default", shown: editing},
 	{name: "edit-conflict", path: "r/core/v1/configmaps/default/page?edit", shown: editing, then: func(b *tab) {
@@ -97,6 +106,10 @@ var pageCases = []pageCase{
 	}},
 	{name: "no-such-page", path: "no/such/page", shown: hasText("No such page")},
 }
+
+// past is true when the page shows a change, and who has set each line as of then.
+const past = `document.querySelector(".slide") && document.querySelector(".line .who") &&
+	document.querySelector(".changes")`
 
 // editing is true when the editor has its text.
 const editing = `document.querySelector(".editor")?.shadowRoot?.querySelector(".cm-line")`

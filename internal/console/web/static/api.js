@@ -127,9 +127,10 @@ export const asMetadataList = `${json};as=PartialObjectMetadataList;v=v1;g=meta.
 export const asDiscovery = `${json};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,${json}`;
 
 // request sends a request, a GET unless it has another method, and returns the response, whose body may be a stream. A
-// session that has ended shows the sign-in.
+// parameter that is null is sent without a value, and one that is empty is not sent. A session that has ended shows the
+// sign-in.
 export async function request(path, query = {}, { accept = json, abort, method = "GET", body, contentType, headers } = {}) {
-  const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
+  const pairs = Object.entries(query).filter(([, v]) => v !== undefined && v !== "").map(([name, v]) => [name, v ?? ""]);
   const search = new URLSearchParams(pairs).toString();
   const key = session.value?.key || "";
   const response = await fetch(`${root}api${path}${search && "?" + search}`, {

@@ -15,6 +15,7 @@ import { TypesPage } from "./typespage.js";
 const AccessPage = later(async () => (await import("./accesspage.js")).AccessPage);
 const ExpressionsPage = later(async () => (await import("./expressionspage.js")).ExpressionsPage);
 const EditPage = later(async () => (await import("./editpage.js")).EditPage);
+const PastPage = later(async () => (await import("./pastpage.js")).PastPage);
 const HealthPage = later(async () => (await import("./healthpage.js")).HealthPage);
 
 export function App() {
@@ -65,6 +66,7 @@ function Page() {
   if (page === "expressions") return html`<${ExpressionsPage} />`;
   const id = [type.group, type.version, type.resource, namespace, name].join("/");
   if (page === "edit") return html`<${EditPage} key=${`edit/${id}`} ...${{ type, namespace, name, query }} />`;
+  if (page === "past") return html`<${PastPage} key=${`past/${id}`} ...${{ type, namespace, name, query }} />`;
   if (page === "object") return html`<${ObjectPage} key=${id} ...${{ type, namespace, name, query }} />`;
   return html`<${ListPage} key=${id} ...${{ type, query }} />`;
 }
@@ -111,7 +113,7 @@ function SignIn() {
 
 const keys = [
   ["/", "search or filter"], ["g, then a letter", "go to a page"], ["j k ↓ ↑", "next, previous row or line"],
-  ["Enter", "open the row; show the owners of the line"], ["n N", "next, previous line that is found"], ["e", "edit the object; in a list, a new one"],
+  ["Enter", "open the row; show the owners of the line"], ["n N", "next, previous line that is found"], ["e", "edit the object; in a list, a new one"], ["h", "the history of the object"],
   ["Esc", "leave the field; back"], ["?", "this help"],
 ];
 

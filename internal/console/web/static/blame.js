@@ -17,7 +17,7 @@ export function isSecretPath(path) {
 }
 
 // masked is a line without the value of a Secret.
-function masked(text) {
+export function masked(text) {
   const end = text.indexOf(": ");
   return end < 0 ? "••••••" : `${text.slice(0, end)}: ••••••`;
 }

@@ -1,7 +1,7 @@
 // The keyboard: keys of the whole page, and which element has the focus.
 import { session } from "./api.js";
 import { signal } from "./html.js";
-import { editURL, first, go, listURL, plane, root, route } from "./route.js";
+import { editURL, first, go, listURL, pastURL, plane, root, route } from "./route.js";
 
 export const helpShown = signal(false);
 
@@ -41,6 +41,7 @@ export function onKey(event) {
     if (found) go(found[2]);
   } else if (event.key === "g") leader = true;
   else if (event.key === "e" && ["object", "list"].includes(route.value.page)) go(editURL(location.href));
+  else if (event.key === "h" && route.value.page === "object") go(pastURL(location.href));
   else if (event.key === "?") helpShown.value = !helpShown.value;
   else if (event.key === "/") {
     const field = document.querySelector("[data-search]");

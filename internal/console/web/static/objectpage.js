@@ -5,7 +5,7 @@ import { known } from "./discovery.js";
 import { html, useEffect, useMemo } from "./html.js";
 import { Opened } from "./opened.js";
 import { Events, eventsOf, Owners } from "./related.js";
-import { editURL, listURL, objectURL } from "./route.js";
+import { editURL, listURL, objectURL, pastURL } from "./route.js";
 import { findings } from "./stuck.js";
 import { age, visible } from "./text.js";
 
@@ -22,7 +22,8 @@ export function ObjectPage({ type: named, namespace, name, query }) {
     <h1>${visible(name, 300)} <small>${visible(type.kind)}</small></h1>
     <p class="status" role="status" data-state=${opened.state.value}>${words[opened.state.value]}
       ${object && html` · created ${age(object.metadata.creationTimestamp)} ago`}
-      ${object && html` · <a href=${editURL(objectURL(type, namespace, name))}>Edit</a>`}
+      ${object && html` · <a href=${editURL(objectURL(type, namespace, name))}>Edit</a>
+        · <a href=${pastURL(objectURL(type, namespace, name))}>History</a>`}
       ${object?.status?.phase && html` · <b>${visible(object.status.phase, 100)}</b>`}</p>
     ${opened.error.value && html`<p class="error" role="alert">${visible(opened.error.value)}</p>`}
     ${object && html`<div class="columns">

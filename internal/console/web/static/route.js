@@ -4,6 +4,7 @@
 //	/console/r/GROUP/VERSION/RESOURCE?ns&l&f&q&s             a list: namespace, selectors, filter, sorted column
 //	/console/r/GROUP/VERSION/RESOURCE/NAMESPACE/NAME?q&m     an object: text that is searched, manager that is picked
 //	either of them, with ?edit&fm                            editing it, or a new object, as a manager
+//	an object, with ?past&at                                 its past, at the change that has made a resourceVersion
 //	/console/access, /console/expressions, /console/health   with their questions in the query
 //	/console/planes?q&s                                      the planes, where there are some, at the first one
 //
@@ -39,7 +40,7 @@ function parse({ pathname, search }) {
   const [, group, version, resource, namespace, name] = parts;
   const type = { group: group === "core" ? "" : group, version, resource };
   if (!name) return { page: "edit" in query ? "edit" : "list", type, query };
-  return { page: "edit" in query ? "edit" : "object", type, namespace: namespace === "-" ? "" : namespace, name, query };
+  return { page: "edit" in query ? "edit" : "past" in query ? "past" : "object", type, namespace: namespace === "-" ? "" : namespace, name, query };
 }
 
 // decode reads a part of an address, which anybody may have written.
@@ -67,6 +68,9 @@ export function editURL(address) {
   const namespace = url.searchParams.get("ns");
   return `${url.pathname}?edit${namespace ? `&ns=${encodeURIComponent(namespace)}` : ""}`;
 }
+
+// pastURL is where the past of the object of an address is.
+export const pastURL = (address) => `${new URL(address, location).pathname}?past`;
 
 // go shows another page. That of another plane is another document.
 export function go(url, { push = true } = {}) {
