@@ -271,7 +271,7 @@ func (l *Log) packOf(file vfs.File, name string) (*pack, error) {
 	if string(trailer[12:]) != magic || at > uint64(p.size) || int64(at)+int64(length)+trailerBytes != p.size {
 		return damaged(p.size-trailerBytes, "it has no end")
 	}
-	text, err := p.read(l.ctx, int64(at), int64(length))
+	text, err := p.read(l.ctx, int64(at), int64(length), new(blockBuffers))
 	if err != nil {
 		return nil, l.named(err, name)
 	}
@@ -296,12 +296,18 @@ func (l *Log) named(err error, name string) error {
 	return err
 }
 
-// read reads compressed bytes with their checksum, which are length bytes together.
-func (p *pack) read(ctx context.Context, at, length int64) ([]byte, error) {
+// blockBuffers are the buffers of a reader. A list of ten thousand objects reads about as many blocks: to allocate and
+// clear 30 kB for each took a tenth of its time.
+type blockBuffers struct{ compressed, plain []byte }
+
+// read reads compressed bytes with their checksum, which are length bytes together. What it returns is valid until the
+// buffers are used again.
+func (p *pack) read(ctx context.Context, at, length int64, to *blockBuffers) ([]byte, error) {
 	if length < 4 || length > maxBlock {
 		return nil, &DamageError{Offset: at, Reason: fmt.Sprintf("a block has %d bytes", length)}
 	}
-	b := make([]byte, length)
+	to.compressed = slices.Grow(to.compressed[:0], int(length))
+	b := to.compressed[:length]
 	var err error
 	execution.Outside(ctx, func() { _, err = p.file.ReadAt(b, at) })
 	if err != nil {
@@ -314,10 +320,11 @@ func (p *pack) read(ctx context.Context, at, length int64) ([]byte, error) {
 	if n, err := s2.DecodedLen(b); err != nil || n > maxBlock {
 		return nil, &DamageError{Offset: at, Reason: "a block is too large"}
 	}
-	plain, err := s2.Decode(nil, b)
+	plain, err := s2.Decode(to.plain[:cap(to.plain)], b)
 	if err != nil {
 		return nil, &DamageError{Offset: at, Reason: err.Error()}
 	}
+	to.plain = plain
 	return plain, nil
 }
 
@@ -334,7 +341,7 @@ type scan struct {
 	ctx   context.Context // of who reads
 	p     *pack
 	block int
-	held  []byte // the block; nil: none was read
+	held  []byte // the block, in blocks; nil: none was read
 	rest  []byte // of the block, behind the entry
 	key   []byte // of the entry
 	// The value of the entry is chain[0], changed by the deltas behind it. decoded is what the first steps of them, and
@@ -343,6 +350,7 @@ type scan struct {
 	steps   int
 	decoded []byte
 	buffers [2][]byte
+	blocks  *blockBuffers // nil until a block is read
 }
 
 // seek goes to the first entry that is not below a key; false: there is none. Seeking in the block that was read last
@@ -366,12 +374,15 @@ func (c *scan) seek(key []byte) (ok bool, err error) {
 }
 
 func (c *scan) load(block int) error {
-	*c = scan{ctx: c.ctx, p: c.p, block: block, chain: c.chain[:0], buffers: c.buffers}
+	if c.blocks == nil {
+		c.blocks = &blockBuffers{}
+	}
+	*c = scan{ctx: c.ctx, p: c.p, block: block, chain: c.chain[:0], buffers: c.buffers, blocks: c.blocks}
 	if block >= len(c.p.Keys) {
 		return nil
 	}
 	at := c.p.Offsets[block]
-	b, err := c.p.read(c.ctx, at, c.p.Offsets[block+1]-at)
+	b, err := c.p.read(c.ctx, at, c.p.Offsets[block+1]-at, c.blocks)
 	c.rest, c.held = b, b
 	return err
 }
@@ -429,7 +440,7 @@ func (c *scan) value() []byte {
 	return c.decoded
 }
 
-// entry is the entry, until the next call.
+// entry is the entry, with its key, until the next call.
 func (c *scan) entry() entry { return entry{key: c.key, value: c.value()} }
 
 // open finds the packs of the directory. Those that a larger one replaces, and unfinished files, are what a crash has

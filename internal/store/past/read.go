@@ -162,7 +162,7 @@ func (p *pack) backward(ctx context.Context, object []byte, before int64, yield 
 				break
 			}
 			if bytes.Equal(objectOf(c.key), object) {
-				entries = append(entries, entry{key: c.key, value: slices.Clone(c.value())})
+				entries = append(entries, entry{key: slices.Clone(c.key), value: slices.Clone(c.value())})
 			}
 		}
 		for _, e := range slices.Backward(entries) {
