@@ -16,7 +16,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-var changes = flag.Int("changes", 100_000, "how many changes BenchmarkPast keeps; of 10,000 objects of 2 kB")
+var changes = flag.Int("changes", 100_000, "how many changes a benchmark makes; of 10,000 objects of 2 kB")
 
 // BenchmarkPast makes changes, and reads what objects were at random revisions. The metrics are for all changes that
 // are kept, on disk, and in memory beside that of a store without a past.
@@ -102,6 +102,66 @@ func BenchmarkPast(b *testing.B) {
 		b.ReportMetric(float64(of.all[len(of.all)/2].Microseconds())/1e3, "ms-"+of.name+"-p50")
 		b.ReportMetric(float64(of.all[len(of.all)*99/100].Microseconds())/1e3, "ms-"+of.name+"-p99")
 	}
+}
+
+// BenchmarkRestart opens a store with these changes in turns with its past and without. The directory is the same, and
+// nothing is written in between.
+func BenchmarkRestart(b *testing.B) {
+	const objects, atOnce, turns = 10_000, 20, 15
+	dir := b.TempDir()
+	open := func(with bool) *store.Store {
+		var log store.Log
+		files, err := filelog.Open(dir, filelog.Options{NoSync: true})
+		if log = files; err == nil && with {
+			log, err = Open(filepath.Join(dir, "past"), files, Options{NoSync: true, Retention: time.Hour, Bytes: 256 << 20})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		s, err := store.Open(store.Config{Describe: storetest.Describe, Log: log})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	s := open(true)
+	for i := 0; i < *changes; i += atOnce {
+		var all []store.Change
+		for j := range atOnce {
+			n := (i + j) % objects
+			all = append(all, store.Change{Key: store.Key{Resource: "/pods", Name: fmt.Sprintf("ns/pod-%05d", n)},
+				Data: podOf(n, i+j)})
+		}
+		if _, err := s.Commit(context.Background(), nil, all); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	var took [2][]time.Duration
+	var ratios []float64
+	for turn := range turns {
+		var of [2]time.Duration
+		for i := range 2 {
+			with := (i + turn) % 2
+			runtime.GC()
+			began := time.Now()
+			s := open(with == 1)
+			of[with] = time.Since(began)
+			took[with] = append(took[with], of[with])
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		ratios = append(ratios, float64(of[1])/float64(of[0]))
+	}
+	slices.Sort(ratios)
+	for i, name := range []string{"ms-without", "ms-with"} {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][turns/2].Microseconds())/1e3, name)
+	}
+	b.ReportMetric(ratios[turns/2], "ratio")
 }
 
 // podOf is about 2 kB of JSON as a pod has it, of which a change changes some.
