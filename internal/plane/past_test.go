@@ -663,9 +663,7 @@ func (w *pastWorld) list(kind int, revision int64, s pastSelection, limit int) {
 			limit > 0 && len(items) > limit {
 			w.fail("GET %s as of %d, %v: %d, %v", path, revision, query, code, jsonOf(answer))
 		}
-		for _, item := range items { // items of a list of built-in types say neither
-			have = append(have, item)
-		}
+		have = append(have, items...)
 		next := textAt(answer, "metadata", "continue")
 		if next == "" {
 			break
@@ -685,7 +683,7 @@ func (w *pastWorld) list(kind int, revision int64, s pastSelection, limit int) {
 		w.fail("GET %s as of %d, %v: %d items, want %d:\n%s", path, revision, query, len(have), len(want), jsonOf(have))
 	}
 	for i := range have {
-		if kind != widgets {
+		if kind != widgets { // items of a list of built-in types say neither
 			have[i].(map[string]any)["apiVersion"] = want[i].(map[string]any)["apiVersion"]
 			have[i].(map[string]any)["kind"] = want[i].(map[string]any)["kind"]
 		}
