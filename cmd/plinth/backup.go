@@ -208,27 +208,36 @@ func readPassphrase(file string, isNew bool) (string, error) {
 	return passphrase, err
 }
 
-// openBackup opens a file with a backup; - is the standard input.
-func openBackup(name string) (file *os.File, size int64, err error) {
-	if err := notURL(name); err != nil {
-		return nil, 0, err
+// openBackup opens a file with a backup, - for the standard input, or a continuous backup at a URL.
+func openBackup(name string) (from backup.Source, bar *progressbar.ProgressBar, end func(), err error) {
+	if strings.Contains(name, "://") {
+		bucket, err := backup.OpenBucket(name)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return backup.FromBucket(bucket), progressbar.DefaultBytesSilent(-1), func() {}, nil
 	}
-	if name == "-" {
-		return os.Stdin, -1, nil
+	file, size := os.Stdin, int64(-1)
+	if name != "-" {
+		file, err = os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, nil, fmt.Errorf("%w; name a file that plinth backup has written", err)
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		info, err := file.Stat()
+		if err == nil && info.IsDir() {
+			err = fmt.Errorf("%s is a directory; name a file that plinth backup has written, or file://%s", name, name)
+		}
+		if err != nil {
+			return nil, nil, nil, errors.Join(err, file.Close())
+		}
+		size = info.Size()
 	}
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("%w; name a file that plinth backup has written", err)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a directory; name a file that plinth backup has written", name)
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+	bar = progress(size)
+	return backup.FromArchive(io.TeeReader(file, bar)), bar, func() {
+		bar.Clear() //nolint:errcheck // nothing depends on what a terminal shows
+		file.Close()
+	}, nil
 }

@@ -21,17 +21,17 @@ import (
 func restoreCommand() *cobra.Command {
 	var r restoreFlags
 	c := &cobra.Command{
-		Use:   "restore FILE -o DIR",
+		Use:   "restore FILE|URL -o DIR",
 		Short: "make a data directory of a backup",
-		Long: `Checks a backup, and makes a data directory of it, as of its newest revision, or of another one that it has, or of a
+		Long: `Checks a backup, which is a file of plinth backup or the --backup-url of a server, and makes a data directory of it, as of its newest revision, or of another one that it has, or of a
 time. Objects keep their UIDs and resourceVersions. The server goes on far above every resourceVersion that the lost one
 can have given out, so that none of them means two things: who watches from one of those gets 410, and lists again.
 
 Keys that are in the backup are put in their place; if there are none, it says which files have to be put there before
 the server starts.`,
-		Example: "  plinth restore plinth.tar -o plinth-data\n  plinth restore plinth.tar -o new --at 2030-01-02T03:04:05Z\n" +
+		Example: "  plinth restore plinth.tar -o plinth-data\n  plinth restore file:///var/backups/plinth -o new --at 2030-01-02T03:04:05Z\n" +
 			"  zstd -d < plinth.tar.zst | plinth restore - -o new",
-		Args: arguments(1, "one file"),
+		Args: arguments(1, "one file or URL"),
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0], c.OutOrStdout()) },
 	}
 	flags := c.Flags()
@@ -63,13 +63,11 @@ func (r *restoreFlags) run(ctx context.Context, from string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	file, size, err := openBackup(from)
+	source, bar, end, err := openBackup(from)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	bar := progress(size)
-	defer bar.Clear() //nolint:errcheck // nothing depends on what a terminal shows
+	defer end()
 	o := backup.Restoring{Dir: r.to, At: at, Bump: r.bump, Now: time.Now()}
 	if !r.withoutKeys {
 		o.Passphrase = func() (string, error) {
@@ -81,7 +79,7 @@ func (r *restoreFlags) run(ctx context.Context, from string, out io.Writer) erro
 			return text, err
 		}
 	}
-	made, err := backup.Restore(ctx, backup.FromArchive(io.TeeReader(file, bar)), o)
+	made, err := backup.Restore(ctx, source, o)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,11 @@ func plinthFlags(c *settings) []row {
 			"how much room the past of objects takes on disk; what is older is removed; 0: nothing is kept", ""},
 		{"history-without", list(&c.Past.Without), plinthOnly,
 			"types whose past is not kept: RESOURCE, or RESOURCE.GROUP", ""},
+		{"backup-url", text(&c.Backup.URL), plinthOnly,
+			"where all objects are copied to, each second: file:///DIRECTORY, which may be of a mounted file system; plinth " +
+				"restore makes a data directory of it", ""},
+		{"backup-retention", duration(&c.Backup.Retention), plinthOnly,
+			"for how long back a state can be restored from --backup-url", ""},
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,
 			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
 				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},

@@ -114,6 +114,7 @@ func start(t *testing.T, dir string) *server {
 		t.Fatalf("%v: %s", err, out)
 	}
 	serve := exec.CommandContext(t.Context(), program, "serve", "--secure-port=0",
+		"--backup-url=file://"+filepath.Join(dir, "backup"),
 		"--data-dir="+filepath.Join(dir, "data"), "--token-auth-file="+filepath.Join(dir, "tokens"))
 	out, err := serve.StdoutPipe()
 	if err != nil {

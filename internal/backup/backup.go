@@ -6,6 +6,8 @@
 //   - Keys are the files without which what is restored is of no use, or of less: authorities, the keys of tokens,
 //     those of planes, the configuration of the encryption. They are in an archive only if somebody asks for it,
 //     encrypted to a passphrase (keys.go).
+//   - A continuous backup is objects in a [Bucket]: checkpoints, and chunks of commits (objects.go). A [Shipper]
+//     uploads what a log gets.
 //   - [Restore] makes a data directory of an archive, as of its newest revision or of an earlier one.
 //
 // What a copy promises is checked in one place, Read: it returns nil only if everything was there that its writer had.
@@ -50,6 +52,9 @@ type Document struct {
 	Supplied []Supplied `json:"supplied,omitempty"`
 
 	raw []byte // as it was read
+	// known is the greatest revision that is known of the lost server, and seen when; zero: Revision and Time.
+	known int64
+	seen  time.Time
 }
 
 // Supplied is a file that a flag names.

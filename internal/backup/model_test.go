@@ -51,18 +51,29 @@ func describe(k store.Key, data []byte) *store.Sidecar {
 	return storetest.Describe(k, data)
 }
 
-func openStore(t testing.TB, dir string) (*store.Store, *filelog.Log) {
+func openLog(t testing.TB, dir string) *filelog.Log {
 	t.Helper()
 	log, err := filelog.Open(dir, filelog.Options{SegmentBytes: 4 << 10, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return log
+}
+
+func openStore(t testing.TB, dir string) (*store.Store, *filelog.Log) {
+	t.Helper()
+	log := openLog(t, dir)
+	return storeOver(t, log), log
+}
+
+func storeOver(t testing.TB, log store.Log) *store.Store {
+	t.Helper()
 	s, err := store.Open(store.Config{Log: log, Describe: describe, MemoryHistoryBytes: 2 << 10, HistoryBytes: 16 << 10,
 		CompactBytes: 8 << 10, PlaneResources: []string{"/planes"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, log
+	return s
 }
 
 func serve(t testing.TB, seed uint64) *served {
@@ -256,4 +267,10 @@ func tree(t testing.TB, dir string) (all []string) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// end is the newest revision of all planes.
+func (s *served) end() int64 {
+	_, newest := s.log.Bounds()
+	return newest
 }

@@ -110,7 +110,11 @@ const DefaultBump = 1_000_000_000
 // restored from one copy, one after another: the second goes on above the first by the time between, too. It stays far
 // below 2^53, above which clients in JavaScript lose digits: in a hundred years it reaches a third of that.
 func bump(d *Document, now time.Time) int64 {
-	return DefaultBump + max(0, now.Sub(d.Time)).Microseconds()
+	since := d.Time
+	if !d.seen.IsZero() {
+		since = d.seen
+	}
+	return DefaultBump + max(0, now.Sub(since)).Microseconds()
 }
 
 // Restore makes a data directory. It checks all before the directory has anything by which a server would start, and
@@ -190,7 +194,7 @@ func (w *restoring) build(ctx context.Context, from Source) (*Restored, error) {
 	if by == 0 {
 		by = bump(d, w.Now)
 	}
-	r.Next = max(in.Revision, d.Revision) + by
+	r.Next = max(in.Revision, d.Revision, d.known) + by
 	if err := in.Restore(filepath.Join(made, "store"), filelog.Options{}, r.Next); err != nil {
 		return nil, err
 	}

@@ -175,7 +175,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 	})
 	removed := 0
-	for range 30 {
+	for range 60 {
 		acknowledged := s.Revision()
 		snapshot, err := s.log.Freeze()
 		if err != nil {
@@ -223,7 +223,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	writing.Wait()
-	if removed < 20 {
+	if removed < 15 {
 		t.Errorf("only %d files were removed while they were read", removed)
 	}
 }

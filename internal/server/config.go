@@ -67,11 +67,12 @@ type Data struct {
 	onEtcd bool // Etcd.Servers is a real etcd; set by locate
 	// Encryption says which objects are encrypted on disk.
 	Encryption        storage.Encryption
-	WatchHistoryBytes int64         // size of the watch history on disk
-	Past              storage.Past  // what is kept for longer
-	EventTTL          time.Duration // how long Events are kept
-	Log               store.Log     // has the commits of the store; Close closes it. Nil: the one that Storage selects
-	noSync            bool          // no fsync: a power cut may lose objects; set by the etcd stub
+	WatchHistoryBytes int64          // size of the watch history on disk
+	Past              storage.Past   // what is kept for longer
+	Backup            storage.Backup // where it is copied to, continuously
+	EventTTL          time.Duration  // how long Events are kept
+	Log               store.Log      // has the commits of the store; Close closes it. Nil: the one that Storage selects
+	noSync            bool           // no fsync: a power cut may lose objects; set by the etcd stub
 }
 
 // Access is the kubeconfig that the server writes for its administrator.
@@ -213,6 +214,7 @@ func Defaults() Config {
 	c.WatchHistoryBytes, c.EventTTL = 512<<20, time.Hour
 	c.Past = storage.Past{Retention: 24 * time.Hour, Bytes: 256 << 20,
 		Without: []string{"events", "leases.coordination.k8s.io"}}
+	c.Backup.Retention = c.Past.Retention
 	c.BindAddress, c.SecurePort = "127.0.0.1", 6443
 	c.ServiceAccounts = ServiceAccounts{Lookup: true, Extend: true}
 	c.TokenWebhook = TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute}
@@ -366,6 +368,10 @@ func (c *Config) validateNumbers() error {
 		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)
 	}
 	c.Past.Validate(refuse)
+	c.Backup.Validate(refuse)
+	if c.Backup.URL != "" && c.Storage != embedded {
+		refuse("--backup-url: there is nothing to back up with --storage=%s", c.Storage)
+	}
 	if c.GoawayChance < 0 || c.GoawayChance > 0.02 {
 		refuse("--goaway-chance: %g is not between 0 and 0.02", c.GoawayChance)
 	}

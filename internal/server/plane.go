@@ -149,9 +149,14 @@ func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define
 	}
 	switch c.storageKind() {
 	case inEtcd:
+		if c.Backup.URL != "" {
+			return nil, errors.New("--backup-url: the objects are in an etcd, which is backed up by etcdctl snapshot save")
+		}
 		to.Etcd = c.Etcd
 	case embedded:
 		to.Dir, to.Past.Dir = c.inDataDir("store"), c.inDataDir("past")
+		to.Backup = c.Backup
+		to.Backup.Document = c.backupDocument()
 	}
 	return storage.Open(ctx, to)
 }

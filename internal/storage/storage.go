@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"plinth/internal/admission/quota"
+	"plinth/internal/backup"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
@@ -45,6 +46,7 @@ type Config struct {
 	// HistoryBytes is the size of the watch history on disk.
 	HistoryBytes int64
 	Past         Past
+	Backup       Backup
 	// Log has the commits of the store, and Image the objects with which it begins, at a revision of at least
 	// ImageAfter. Nil: Dir and Etcd say.
 	Log        store.Log
@@ -86,8 +88,46 @@ func (p *Past) Validate(refuse func(format string, args ...any)) {
 	}
 }
 
+// Backup says where the embedded store is copied to, continuously.
+type Backup struct {
+	URL       string // "": it is not
+	Retention time.Duration
+	// Document is what the backup says of the server.
+	Document backup.Document
+}
+
+// Validate calls refuse with each error of the configuration.
+func (b *Backup) Validate(refuse func(format string, args ...any)) {
+	if b.URL == "" {
+		return
+	}
+	if _, err := backup.OpenBucket(b.URL); err != nil {
+		refuse("--backup-url: %w", err)
+	}
+	if b.Retention <= 0 {
+		refuse("--backup-retention: %s is not positive", b.Retention)
+	}
+}
+
+// ship begins to copy a log.
+func (s *Storage) ship(ctx context.Context, c *Config, log *filelog.Log) (past.Source, error) {
+	if c.Backup.URL == "" {
+		return log, nil
+	}
+	bucket, err := backup.OpenBucket(c.Backup.URL)
+	if err == nil {
+		s.backup, err = backup.Ship(ctx, backup.Shipping{Bucket: bucket, URL: c.Backup.URL, Log: log, Dir: c.Dir,
+			Document: c.Backup.Document, Retention: c.Backup.Retention, Logger: c.Logger, Now: c.Now})
+	}
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	s.collectors = append(s.collectors, backupCollectors(s.backup)...)
+	return s.backup.Over(), nil
+}
+
 // over returns a log that keeps the past of another one, which is closed after an error.
-func (p *Past) over(log *filelog.Log, c *Config, sealing store.Sealing) (*past.Log, error) {
+func (p *Past) over(log past.Source, c *Config, sealing store.Sealing) (*past.Log, error) {
 	o := past.Options{Retention: p.Retention, Bytes: p.Bytes, NoSync: c.NoSync, Sealing: sealing,
 		Logger: c.Logger, Now: c.Now}
 	for _, name := range p.Without {
@@ -207,6 +247,7 @@ type Storage struct {
 
 	config     Config
 	files      *filelog.Log      // nil: Store has none
+	backup     *backup.Shipper   // nil: it is not copied
 	encryption *encryptionAtRest // nil: nothing is encrypted
 	elsewhere  *elsewhere        // nil: Store has all objects
 	size       etcdSize
@@ -240,8 +281,12 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 			return s, err
 		}
 		s.files = log
-		if config.Log = log; !c.Past.off() {
-			over, err := c.Past.over(log, &c, config.Sealing)
+		source, err := s.ship(ctx, &c, log)
+		if err != nil {
+			return s, err
+		}
+		if config.Log = source; !c.Past.off() {
+			over, err := c.Past.over(source, &c, config.Sealing)
 			if err != nil {
 				return s, err
 			}
@@ -266,6 +311,7 @@ func (s *Storage) Close() error {
 	if s == nil {
 		return nil
 	}
+	s.backup.Close() // before the log
 	errs := []error{s.elsewhere.close()}
 	if s.Store != nil {
 		errs = append(errs, s.Store.Close())

@@ -20,6 +20,9 @@ import (
 	"plinth/internal/store"
 )
 
+// Format is the version of the directories that this package writes.
+const Format = formatVersion
+
 // The versions of the format, which docs/formats.md specifies.
 const (
 	formatVersion     = 3 // of the directory, in its file FORMAT

@@ -1,0 +1,104 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+)
+
+// FromBucket is the store in a continuous backup.
+func FromBucket(b Bucket) Source {
+	return func(ctx context.Context, dir string, at Moment) (*Document, []byte, error) {
+		d, err := readDocument(ctx, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := list(ctx, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if l.end == 0 {
+			return nil, nil, &DamageError{"the backup", "nothing was uploaded to it"}
+		}
+		return d, nil, l.assemble(ctx, b, dir, at, d)
+	}
+}
+
+func readDocument(ctx context.Context, b Bucket) (*Document, error) {
+	r, err := b.Get(ctx, documentName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no backup: no %s: %w", documentName, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, maxText))
+	if err != nil {
+		return nil, err
+	}
+	var d Document
+	return &d, d.parse(text)
+}
+
+// assemble makes a directory of the checkpoint before a moment, and the chunks from there to the moment.
+func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment, d *Document) error {
+	base := l.base(at)
+	if base.end > 0 {
+		f, err := os.OpenFile(filepath.Join(dir, filelog.CheckpointFile(base.end)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(base.read(ctx, b, f), f.Close()); err != nil {
+			return err
+		}
+	}
+	from := max(base.end, store.FirstRevision)
+	chunks, end := l.follow(from, func(c *object) bool {
+		return at.Revision > 0 && c.end >= at.Revision || !at.Time.IsZero() && c.time.After(at.Time.Add(slack))
+	})
+	if base.end == 0 && len(chunks) == 0 {
+		oldest := int64(math.MaxInt64)
+		if len(l.bases) > 0 {
+			oldest = l.bases[0].end
+		}
+		return fmt.Errorf("there is no state of that moment: the oldest checkpoint of the backup is of revision %d", oldest)
+	}
+	if len(chunks) > 0 {
+		from = min(from, chunks[0].after)
+	}
+	a, err := filelog.Assemble(dir, base.end, from)
+	if err != nil {
+		return err
+	}
+	d.Time = base.time
+	for i := range chunks {
+		c := &chunks[i]
+		content, err := c.readAll(ctx, b)
+		if err == nil {
+			err = a.Add(content, c.after, c.end)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", c.name, err), a.Finish())
+		}
+		if c.time.After(d.Time) {
+			d.Time = c.time
+		}
+	}
+	d.Checkpoint, d.Since, d.Revision = base.end, base.time, end
+	d.known, d.seen = l.end, l.time
+	return a.Finish()
+}
+
+// slack is how long after its time a commit is in a chunk at the latest: it has its time when it is sequenced, and is
+// read from the log when it is synced.
+const slack = time.Minute
