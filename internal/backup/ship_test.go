@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"plinth/internal/store"
+	"plinth/internal/store/filelog"
 )
 
 // clock is a clock that a test sets forward.
@@ -284,6 +285,36 @@ func TestDamagedBucket(t *testing.T) {
 				return os.WriteFile(path, changed, 0o600)
 			}, name)
 		}
+	}
+	// One that reads back, and has other commits.
+	var last object
+	for _, name := range names {
+		if o, ok := parseObject(name); ok && strings.HasPrefix(name, logDir) {
+			last = o
+		}
+	}
+	content, err := last.readAll(t.Context(), directory(bucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := filelog.NewChunk(last.after)
+	if err == nil {
+		err = filelog.ReadChunk(content, last.after, last.end, func(c *filelog.RawCommit) error {
+			c.Payload = bytes.ReplaceAll(c.Payload, []byte("x"), []byte("y"))
+			return forged.Add(c)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := forged.Bytes()
+	if err != nil || bytes.Equal(other, content) {
+		t.Fatal("the chunk is the same", err)
+	}
+	before := refused
+	check("other commits in", func(path string) error { return os.WriteFile(path, other, 0o600) }, last.name)
+	if refused != before+1 {
+		t.Error("a chunk with other commits than its name says is accepted")
 	}
 	if refused < 30 || earlier < 1 {
 		t.Errorf("%d were refused, and %d gave an earlier state", refused, earlier)
