@@ -224,11 +224,17 @@ func (s *Shipper) loop(ctx context.Context) {
 	}
 }
 
-// Close uploads what is new, if that is possible within seconds, and ends. The log is closed later.
+// Close uploads what is new, if that is possible within seconds, and ends. The log is closed later. It does not wait
+// for ever for a file system that hangs.
 func (s *Shipper) Close() {
-	if s != nil {
-		s.quit()
-		<-s.done
+	if s == nil {
+		return
+	}
+	s.quit()
+	select {
+	case <-s.done:
+	case <-time.After(2 * closeTime):
+		s.o.Logger.Warn("the backup does not end, as its place does not answer", "url", s.o.URL)
 	}
 }
 
