@@ -236,10 +236,24 @@ func TestSmuggling(t *testing.T) {
 				recorded = strings.ReplaceAll(recorded, s.there, s.here)
 			}
 		}
+		if guessed(got.attempt) {
+			got.text, recorded = strings.ReplaceAll(got.text, guess, ""), strings.ReplaceAll(recorded, guess, "")
+		}
 		if got.text != recorded {
 			t.Errorf("%s, %s:\n--- wanted\n+++ here\n%s", got.route, got.attempt, linediff.Diff(recorded, got.text))
 		}
 	}
+}
+
+// guess is the media type that net/http guesses of the body if a handler gives none.
+const guess = "Content-Type: [\"text/plain; charset=utf-8\"]\n"
+
+// guessed says whether an answer may have a guess or not: httputil.ReverseProxy flushes the header of an answer of
+// unknown length on another goroutine, at once, so it is sent with the beginning of the body or before it.
+func guessed(name string) bool {
+	return slices.ContainsFunc(attempts, func(a attempt) bool {
+		return a.name == name && strings.Contains(a.answer, "Transfer-Encoding: chunked")
+	})
 }
 
 // result is what the backend and the client get when an attempt is made by a route.
