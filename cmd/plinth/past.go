@@ -212,7 +212,7 @@ func printChanges(out io.Writer, name string, record object.Value) error {
 		if s := c.At("subresource").Str(); s != "" {
 			verb += " /" + s
 		}
-		fmt.Fprintf(text, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At("resourceVersion").Str(), at, dash(user),
+		fmt.Fprintf(text, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At("resourceVersion").Str(), dash(at), dash(user),
 			dash(c.At("manager").Str()), dash(verb), dash(change))
 	}
 	if err := text.Flush(); err != nil {

@@ -110,9 +110,11 @@ func (b *Blame) change(l merge.Line) (index int, ok bool) {
 func (b *Blame) YAML() string {
 	texts := make([]string, len(b.changes))
 	for i, c := range b.changes {
-		// Without the fraction of a second, which is in the other form.
-		text, _, _ := strings.Cut(c.At("resourceVersion").Str()+" at "+c.At("time").Str(), ".")
-		text = strings.TrimSuffix(text, "Z") + "Z"
+		text := c.At("resourceVersion").Str()
+		if at := c.At("time").Str(); at != "" { // without the fraction of a second, which is in the other form
+			at, _, _ = strings.Cut(at, ".")
+			text += " at " + strings.TrimSuffix(at, "Z") + "Z"
+		}
 		if user := c.At("user").Str(); user != "" {
 			text += " by " + user
 		}

@@ -211,7 +211,10 @@ func changeOf(p *store.PastChange, before, after object.Value) (object.Value, er
 func attributionOf(p *store.PastChange) []object.Member {
 	members := []object.Member{
 		{Key: "resourceVersion", Value: object.StringOf(strconv.FormatInt(p.Revision, 10))},
-		{Key: "time", Value: object.StringOf(time.Unix(0, p.Time).UTC().Format(time.RFC3339Nano))},
+	}
+	if p.Time != 0 {
+		at := time.Unix(0, p.Time).UTC().Format(time.RFC3339Nano)
+		members = append(members, object.Member{Key: "time", Value: object.StringOf(at)})
 	}
 	if by := p.By; by != nil {
 		for _, f := range []struct{ key, value string }{{"user", by.User}, {"impersonator", by.Impersonator},

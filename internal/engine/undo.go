@@ -243,6 +243,10 @@ func (u *undo) dependsOn(ctx context.Context, e *Engine, uid string, revision in
 				add(r, v, true)
 			}
 		})
+		if errors.Is(err, store.ErrNoPast) {
+			u.notes = append(u.notes, "what had it as its owner and was deleted is not known without a past")
+			break
+		}
 		if err != nil && !errors.Is(err, store.ErrCompacted) {
 			u.notes = append(u.notes, fmt.Sprintf("which %s have depended on it is not known: %v", r.Name, err))
 		}

@@ -167,10 +167,18 @@ func TestPast(t *testing.T) {
 	s.want(410, "other", http.MethodGet, planeMaps+"/a"+asOf("1"), "") // the plane has begun later
 	s = s.restarted(func(c *Config) { c.Past.Retention = 0 })
 	s.want(410, "", http.MethodGet, planeMaps+"/a"+asOf(first[""]), "")
-	s.want(400, "", http.MethodGet, planeMaps+"/a?history", "")
-	for _, query := range []string{now, "history=yaml", "undo"} {
-		s.want(400, "", http.MethodGet, planeMaps+"/b?"+query, "")
+	s.want(400, "", http.MethodGet, planeMaps+"/a?"+now, "")
+	// What the history of watches still has is answered without a past, too.
+	s.want(200, "", http.MethodPatch, planeMaps+"/b", `{"data": {"value": "again"}}`)
+	record := s.want(200, "", http.MethodGet, planeMaps+"/b?history", "").At("changes").Items()
+	if len(record) == 0 || record[0].At("patch", "data", "value").Str() != "again" {
+		t.Errorf("without a past the record is %v", record)
 	}
+	undo := s.want(200, "", http.MethodGet, planeMaps+"/b?undo", "")
+	if undo.At("object", "data", "value").Str() != "other" {
+		t.Errorf("without a past an undo is %s", object.AppendObject(nil, undo))
+	}
+	s.want(404, "", http.MethodGet, planeMaps+"/a?history", "")
 	if figures := figuresOf(t, s.plane.Storage.Collectors()); len(figures) == 0 || slices.ContainsFunc(
 		slices.Collect(maps.Keys(figures)), func(name string) bool { return strings.HasPrefix(name, "plinth_past") }) {
 		t.Errorf("without a past the figures are %v", figures)

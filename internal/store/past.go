@@ -204,8 +204,12 @@ func (s *State) inMemory(k Key, revision int64) (v *Version, found bool, err err
 }
 
 // Changes yields the changes of a key before a revision, the newest first, until yield returns false or older ones are
-// not kept any more; 0: all of them. The sidecars of their versions are complete.
+// not kept any more; 0: all of them. The sidecars of their versions are complete. Without a past they are those of the
+// history, of which neither the time nor who has made them need be known.
 func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*PastChange) bool) error {
+	if s.past == nil {
+		return s.changesOfHistory(ctx, k, before, yield)
+	}
 	newest, err := s.withPast()
 	if err != nil {
 		return err
@@ -222,6 +226,80 @@ func (s *State) Changes(ctx context.Context, k Key, before int64, yield func(*Pa
 		}
 		return yield(p)
 	})
+}
+
+// Limits of the changes that are read of a history, which is read from its oldest end: the newest ones are kept.
+const (
+	maxHistoryChanges = 1000
+	maxHistoryBytes   = 16 << 20
+)
+
+// changesOfHistory is Changes without a past. As with a snapshot (rebuild), the oldest changes may be in the log only,
+// which is read until memory has all that follow.
+func (s *State) changesOfHistory(ctx context.Context, k Key, before int64, yield func(*PastChange) bool) error {
+	var all []*PastChange // the oldest first
+	bytes := 0
+	size := func(p *PastChange) int {
+		if p.Old == nil {
+			return 0
+		}
+		return p.Old.Len()
+	}
+	keep := func(p *PastChange) {
+		if before != 0 && p.Revision >= before {
+			return
+		}
+		all, bytes = append(all, p), bytes+size(p)
+		for len(all) > maxHistoryChanges || bytes > maxHistoryBytes && len(all) > 1 {
+			bytes -= size(all[0])
+			all = all[1:]
+		}
+	}
+	read := int64(0)
+	for {
+		s.mu.RLock()
+		if s.ended {
+			s.mu.RUnlock()
+			return ErrClosed
+		}
+		floor := s.floorOf([]string{k.Resource})
+		if read = max(read, s.history.horizon); read >= floor {
+			break // the lock is held until the records in memory are collected
+		}
+		s.mu.RUnlock()
+		err := s.replay(ctx, read, floor, func(c *Commit) error {
+			read = c.Revision
+			by, err := AttributionOf(c.By)
+			for _, r := range c.Records {
+				if err == nil && r.Key == k && (r.Old != nil || r.New != nil) {
+					keep(&PastChange{Key: k, Revision: r.Revision, Time: c.Time, By: by, Deleted: r.New == nil,
+						Old: s.copyVersion(k, r.Old)})
+				}
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, ErrCompacted): // by now, or in an etcd that others compact: older ones are not kept
+			all, bytes = nil, 0
+		case err != nil:
+			return err
+		}
+		read = max(read, floor)
+	}
+	if f := s.history.feeds[k.Resource]; f != nil {
+		for i := firstAfter(&f.records, read); i < f.records.len(); i++ {
+			if r := f.records.at(i); r.Key == k && (r.Old != nil || r.New != nil) {
+				keep(&PastChange{Key: k, Revision: r.Revision, Deleted: r.New == nil, Old: r.Old})
+			}
+		}
+	}
+	s.mu.RUnlock()
+	for _, p := range slices.Backward(all) {
+		if !yield(p) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // Gone yields the versions as of a revision of those objects of a resource that were deleted since.
