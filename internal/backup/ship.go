@@ -289,7 +289,10 @@ func (s *Shipper) tick(ctx context.Context) error {
 	oldest, newest := s.o.Log.Bounds()
 	s.mu.Lock()
 	shipped := s.figures.Revision
-	if newest > shipped && s.behind.IsZero() {
+	switch {
+	case newest == shipped: // also if an attempt has failed after the last upload of commits
+		s.behind = time.Time{}
+	case s.behind.IsZero():
 		s.behind = now
 	}
 	s.mu.Unlock()
