@@ -43,6 +43,16 @@ func OpenBucket(text string) (Bucket, error) {
 	return directory(filepath.Clean(u.Path)), nil
 }
 
+// readSmall reads an object into memory that is a text of ours.
+func readSmall(ctx context.Context, b Bucket, name string) ([]byte, error) {
+	r, err := b.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxText))
+}
+
 // directory is a bucket in a file system. Its files are private, as those of a store.
 type directory string
 
@@ -69,16 +79,9 @@ func (d directory) Put(_ context.Context, name string, content io.Reader, create
 		err = os.Rename(path+unfinished, path)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreMissing(os.Remove(path+unfinished)))
+		return errors.Join(err, durable.IgnoreMissing(os.Remove(path+unfinished)))
 	}
 	return durable.SyncDir(durable.FS, filepath.Dir(path))
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // Get implements Bucket.
@@ -99,10 +102,10 @@ func (d directory) List(_ context.Context, prefix string) (names []string, err e
 		return err
 	})
 	slices.Sort(names)
-	return names, ignoreMissing(err)
+	return names, durable.IgnoreMissing(err)
 }
 
 // Delete implements Bucket.
 func (d directory) Delete(_ context.Context, name string) error {
-	return ignoreMissing(os.Remove(filepath.Join(string(d), filepath.FromSlash(name))))
+	return durable.IgnoreMissing(os.Remove(filepath.Join(string(d), filepath.FromSlash(name))))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -34,15 +33,10 @@ func FromBucket(b Bucket) Source {
 }
 
 func readDocument(ctx context.Context, b Bucket) (*Document, error) {
-	r, err := b.Get(ctx, documentName)
+	text, err := readSmall(ctx, b, documentName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no backup: no %s: %w", documentName, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, maxText))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +48,8 @@ func readDocument(ctx context.Context, b Bucket) (*Document, error) {
 func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment, d *Document) error {
 	base := l.base(at)
 	if base.end > 0 {
-		f, err := os.OpenFile(filepath.Join(dir, filelog.CheckpointFile(base.end)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := os.OpenFile(filepath.Join(dir, filelog.CheckpointFile(base.end)), os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+			0o600)
 		if err != nil {
 			return err
 		}
@@ -71,7 +66,14 @@ func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment,
 		if len(l.bases) > 0 {
 			oldest = l.bases[0].end
 		}
-		return fmt.Errorf("there is no state of that moment: the oldest checkpoint of the backup is of revision %d", oldest)
+		return fmt.Errorf("there is no state of that moment: the oldest checkpoint of the backup is of revision %d",
+			oldest)
+	}
+	// Whoever asks for the newest state gets no older one without being told.
+	if at == (Moment{}) && end < l.end {
+		return &DamageError{"the backup",
+			fmt.Sprintf("the commits after revision %d are missing, and there are later ones, up to "+
+				"%d; --at %d restores what is before the gap", end, l.end, end)}
 	}
 	if len(chunks) > 0 {
 		from = min(from, chunks[0].after)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,12 +56,7 @@ func idOf(dir string) (string, error) {
 }
 
 func readOwner(ctx context.Context, b Bucket) (*owner, error) {
-	r, err := b.Get(ctx, ownerName)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, maxText))
+	text, err := readSmall(ctx, b, ownerName)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"plinth/internal/store"
+	"plinth/internal/store/filelog"
 )
 
 // What is restored as of each revision is what the planes had at that revision, and so as of each time. Revisions
@@ -150,6 +151,16 @@ func (s slowly) Read(b []byte) (int, error) {
 	return s.Reader.Read(b[:min(len(b), 3000)])
 }
 
+// gone is how many files of a snapshot are not in their directory any more.
+func gone(dir string, snapshot *filelog.Frozen) (n int) {
+	for _, f := range snapshot.Files {
+		if _, err := os.Stat(filepath.Join(dir, f.Name)); errors.Is(err, os.ErrNotExist) {
+			n++
+		}
+	}
+	return n
+}
+
 // A backup that is read while commits go on, checkpoints are written and files removed is the state of one moment: that
 // of its revision, which is not before the last commit that was acknowledged before it began.
 //
@@ -188,7 +199,16 @@ func TestBackupUnderLoad(t *testing.T) {
 		from, to := io.Pipe()
 		go func() { to.CloseWithError(a.Write(to)) }()
 		var copied bytes.Buffer
+		// While a part of it is read, so much is written that a file is removed; else, what comes of itself.
+		reads := 0
 		d, err := Copy(slowly{from, func() {
+			reads++
+			for deadline := time.Now().Add(20 * time.Second); reads == 2 && gone(s.dir, snapshot) == 0; {
+				if step <- struct{}{}; time.Now().After(deadline) {
+					t.Error("no file is removed")
+					return
+				}
+			}
 			select {
 			case step <- struct{}{}:
 			default:
@@ -197,11 +217,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range snapshot.Files {
-			if _, err := os.Stat(filepath.Join(s.dir, f.Name)); errors.Is(err, os.ErrNotExist) {
-				removed++
-			}
-		}
+		removed += gone(s.dir, snapshot)
 		snapshot.Close()
 		if d.Revision < acknowledged {
 			t.Errorf("the backup is of %d, and %d was acknowledged before", d.Revision, acknowledged)
@@ -223,7 +239,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	writing.Wait()
-	if removed < 15 {
+	if removed < 60 {
 		t.Errorf("only %d files were removed while they were read", removed)
 	}
 }

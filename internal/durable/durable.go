@@ -112,3 +112,11 @@ func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	}
 	return p.OpenReadWrite(name, category)
 }
+
+// IgnoreMissing is the error of an operation that need not find its file.
+func IgnoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

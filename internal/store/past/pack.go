@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"slices"
 	"sort"
 	"strings"
@@ -117,7 +116,7 @@ func (l *Log) create(h header, entries func(func(entry, error) bool)) (*pack, er
 		err = durable.SyncDir(l.o.FS, l.dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, ignoreMissing(l.o.FS.Remove(unfinished)))
+		return nil, errors.Join(err, durable.IgnoreMissing(l.o.FS.Remove(unfinished)))
 	}
 	return l.openPack(h.name())
 }
@@ -510,13 +509,6 @@ func (l *Log) open() error {
 func (l *Log) remove(packs ...header) (err error) {
 	for _, h := range packs {
 		err = errors.Join(err, l.o.FS.Remove(l.path(h.name())))
-	}
-	return err
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	return err
 }
