@@ -36,7 +36,7 @@ What is encrypted at rest stays so. No key is in the file, unless --with-keys as
 tokens and of planes, and the files with keys that flags of the server name, encrypted to a passphrase (age). That reads
 them from the disk, on the machine of the server.`,
 		Example: "  plinth backup plinth-$(date +%F).tar\n  plinth backup - | zstd > plinth.tar.zst\n" +
-			"  plinth backup plinth.tar --with-keys --passphrase-file /root/passphrase",
+			"  plinth backup plinth.tar --with-keys --passphrase-file passphrase",
 		Args: arguments(1, "one file"),
 		RunE: func(c *cobra.Command, args []string) error { return b.run(c.Context(), args[0], c.OutOrStdout()) },
 	}
@@ -55,12 +55,7 @@ type backupFlags struct {
 	withKeys                   bool
 }
 
-func (b *backupFlags) files() []string {
-	if b.kubeconfig != "" {
-		return []string{b.kubeconfig}
-	}
-	return defaultKubeconfigs()
-}
+func (b *backupFlags) files() []string { return kubeconfigsOf(b.kubeconfig) }
 
 func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
 	if err := notURL(to); err != nil {

@@ -16,12 +16,7 @@ import (
 func ownersCommand() *cobra.Command {
 	var file, namespace, kubeconfig string
 	var document, past bool
-	files := func() []string {
-		if kubeconfig != "" {
-			return []string{kubeconfig}
-		}
-		return defaultKubeconfigs()
-	}
+	files := func() []string { return kubeconfigsOf(kubeconfig) }
 	c := &cobra.Command{
 		Use:     "owners TYPE/NAME | -f FILE",
 		Short:   "print an object with the owners of each line",
@@ -98,6 +93,14 @@ func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string,
 	}
 	_, err = out.Write(text)
 	return err
+}
+
+// kubeconfigsOf are the files of the flag --kubeconfig, which may not have been given.
+func kubeconfigsOf(flag string) []string {
+	if flag != "" {
+		return []string{flag}
+	}
+	return defaultKubeconfigs()
 }
 
 // defaultKubeconfigs are the files that kubectl would use, else the one that the server writes.

@@ -24,12 +24,7 @@ import (
 // objectFlags are the flags of commands about objects of a server.
 type objectFlags struct{ kubeconfig, namespace string }
 
-func (f *objectFlags) files() []string {
-	if f.kubeconfig != "" {
-		return []string{f.kubeconfig}
-	}
-	return defaultKubeconfigs()
-}
+func (f *objectFlags) files() []string { return kubeconfigsOf(f.kubeconfig) }
 
 // objectCommand adds the flags, and the completion of one argument TYPE/NAME.
 func objectCommand(c *cobra.Command, f *objectFlags) *cobra.Command {

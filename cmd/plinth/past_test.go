@@ -57,7 +57,7 @@ func startWithPast(t *testing.T) *pastServer {
 
 const pastMaps = "/api/v1/namespaces/default/configmaps"
 
-// send sends a request and returns the resourceVersion of the object in the answer.
+// request sends a request and returns the resourceVersion of the object in the answer.
 func (p *pastServer) request(method, path, manager, body string) string {
 	p.t.Helper()
 	header := http.Header{"Content-Type": {"application/yaml"}}

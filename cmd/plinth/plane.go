@@ -50,12 +50,7 @@ type planeFlags struct {
 	timeout    time.Duration
 }
 
-func (f *planeFlags) files() []string {
-	if f.kubeconfig != "" {
-		return []string{f.kubeconfig}
-	}
-	return defaultKubeconfigs()
-}
+func (f *planeFlags) files() []string { return kubeconfigsOf(f.kubeconfig) }
 
 // planeSubcommand adds the flags that all have, and the completion of names; most is how many arguments are names.
 func planeSubcommand(c *cobra.Command, f *planeFlags, most int) *cobra.Command {

@@ -23,9 +23,10 @@ func restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE|URL -o DIR",
 		Short: "make a data directory of a backup",
-		Long: `Checks a backup, which is a file of plinth backup or the --backup-url of a server, and makes a data directory of it, as of its newest revision, or of another one that it has, or of a
-time. Objects keep their UIDs and resourceVersions. The server goes on far above every resourceVersion that the lost one
-can have given out, so that none of them means two things: who watches from one of those gets 410, and lists again.
+		Long: `Checks a backup, which is a file of plinth backup or the --backup-url of a server, and makes a data directory of it: as
+of its newest revision, or of another one that it has, or of a time. Objects keep their UIDs and resourceVersions. The
+server goes on far above every resourceVersion that the lost one can have given out, so that none of them means two
+things: who watches from one of those gets 410, and lists again.
 
 Keys that are in the backup are put in their place; if there are none, it says which files have to be put there before
 the server starts.`,
@@ -36,7 +37,8 @@ the server starts.`,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&r.to, "output", "o", "", "the data directory to make, which is new or empty")
-	flags.StringVar(&r.at, "at", "", "as of when: a resourceVersion, or a time (RFC 3339, such as 2030-01-02T03:04:05Z)")
+	flags.StringVar(&r.at, "at", "",
+		"as of when: a resourceVersion, a time (RFC 3339, such as 2030-01-02T03:04:05Z), or how long ago (10m)")
 	flags.Int64Var(&r.bump, "bump-revision", 0, "by how much the revision goes on above that of the backup (default: "+
 		strconv.Itoa(backup.DefaultBump)+", and one more for each microsecond since the backup)")
 	flags.StringVar(&r.passphraseFile, passphraseFile, "",
@@ -107,7 +109,8 @@ func restoreTo(text string) (to backup.Moment, err error) {
 func (r *restoreFlags) report(out io.Writer, made *backup.Restored) error {
 	var text strings.Builder
 	when := cmp.Or(made.At.Time, made.Since).UTC().Format(time.RFC3339)
-	fmt.Fprintf(&text, "%s has %d objects and claims as of revision %d, of %s; it goes on above %d.\n", r.to, made.Objects,
+	fmt.Fprintf(&text, "%s has %d objects and claims as of revision %d, of %s; it goes on above %d.\n", r.to,
+		made.Objects,
 		made.At.Revision, when, made.Next)
 	others := slices.DeleteFunc(made.Planes, func(id string) bool { return id == planes.Template })
 	flags := made.Flags
@@ -116,11 +119,13 @@ func (r *restoreFlags) report(out io.Writer, made *backup.Restored) error {
 		flags = append(flags, "--planes")
 	}
 	for _, by := range slices.Sorted(maps.Keys(made.Sealed)) {
-		fmt.Fprintf(&text, "%d of them are encrypted, and need the key %s: --encryption-provider-config\n", made.Sealed[by], by)
+		fmt.Fprintf(&text, "%d of them are encrypted, and need the key %s: --encryption-provider-config\n",
+			made.Sealed[by], by)
 	}
 	if len(made.Missing) > 0 {
-		fmt.Fprintf(&text, "\nNo server starts in %s before these files are put there, which are in the data directory of the lost "+
-			"server (%s), and not in the backup:\n", r.to, made.Directory)
+		fmt.Fprintf(&text,
+			"\nNo server starts in %s before these files are put there, which are in the data directory of the lost "+
+				"server (%s), and not in the backup:\n", r.to, made.Directory)
 		for _, part := range made.Missing {
 			fmt.Fprintf(&text, "  %s\n", part)
 		}

@@ -143,18 +143,20 @@ func (e *Engine) undoChange(ctx context.Context, u *undo, o UndoOptions) error {
 	return nil
 }
 
-// keptByUndo are the fields that an undo leaves as they are: they say what the object is, how it is, or whether it may
-// go, and are no client's configuration.
-var keptByUndo = [][]string{
-	{"apiVersion"}, {"kind"}, {"status"},
-	{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "generateName"}, {"metadata", "uid"},
-	{"metadata", "generation"}, {"metadata", "creationTimestamp"}, {"metadata", "selfLink"},
-	{"metadata", "deletionTimestamp"}, {"metadata", "deletionGracePeriodSeconds"}, {"metadata", "finalizers"},
-}
+// The fields that an undo leaves as they are. namedBy say which object it is; keptByUndo say how it is, or whether it
+// may go: they are no client's configuration, and an object that is created anew begins without them.
+var (
+	namedBy    = [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}}
+	keptByUndo = [][]string{
+		{"status"}, {"metadata", "generateName"}, {"metadata", "uid"}, {"metadata", "generation"},
+		{"metadata", "creationTimestamp"}, {"metadata", "selfLink"}, {"metadata", "deletionTimestamp"},
+		{"metadata", "deletionGracePeriodSeconds"}, {"metadata", "finalizers"},
+	}
+)
 
 // revert takes the change from before to after back.
 func (u *undo) revert(before, after object.Value, force bool) {
-	for _, at := range keptByUndo {
+	for _, at := range slices.Concat(namedBy, keptByUndo) {
 		if v, ok := u.live.At(at[:len(at)-1]...).Get(at[len(at)-1]); ok {
 			before, after = before.WithAt(v, at...), after.WithAt(v, at...)
 		} else {
@@ -172,9 +174,7 @@ func (u *undo) revert(before, after object.Value, force bool) {
 func (u *undo) create(ctx context.Context, e *Engine, before object.Value, revision int64) {
 	u.write, u.object = "create", before
 	for _, at := range keptByUndo {
-		if at[0] == "status" || at[0] == "metadata" && at[1] != "name" && at[1] != "namespace" {
-			u.object = u.object.WithoutAt(at...)
-		}
+		u.object = u.object.WithoutAt(at...)
 	}
 	var owners []object.Value
 	for _, owner := range before.At("metadata", "ownerReferences").Items() {

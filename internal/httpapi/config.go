@@ -41,8 +41,8 @@ type Config struct {
 	// Fairness decides instead of Acquire which requests are served, which wait and which are refused. Nil: there is no
 	// priority and fairness.
 	Fairness *fairness.Fairness
-	// Stats returns the figures of the objects of a type, by which Fairness knows what a list costs; nil if they are
-	// not objects of this server.
+	// Stats returns the figures of the objects of a type, by which Fairness knows what a list costs; nil if they are not
+	// objects of this server.
 	Stats func(group, version, resource string) *fairness.Stats
 	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A
 	// resource of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
@@ -53,24 +53,24 @@ type Config struct {
 	Handlers map[string]http.Handler
 	// Pages are further documents by their paths.
 	Pages map[string]Page
-	// Statusz is the content of /statusz, and Flagz has the flags and their values for /flagz. Without it, the page
-	// does not exist.
+	// Statusz is the content of /statusz, and Flagz has the flags and their values for /flagz. Without it, the page does
+	// not exist.
 	Statusz *Statusz
 	Flagz   map[string]string
 	// Checks are run by /healthz, /livez and /readyz.
 	Checks []Check
 
 	RequestTimeout time.Duration // of requests other than watches; 0: one minute
-	// MinRequestTimeout is the shortest duration of a watch without timeoutSeconds, which gets a random duration
-	// between this and twice this, so that clients that connected together do not reconnect together. 0: 30 minutes.
+	// MinRequestTimeout is the shortest duration of a watch without timeoutSeconds, which gets a random duration between
+	// this and twice this, so that clients that connected together do not reconnect together. 0: 30 minutes.
 	MinRequestTimeout time.Duration
 	// StrictTransport is the value of the Strict-Transport-Security header of every answer. "" omits the header.
 	StrictTransport string
 	// Origins are the origins of web pages that may send requests. An empty list disables CORS.
 	Origins []*regexp.Regexp
 	// Console answers the requests to /console, and to everything below it: a page that has sessions (package console).
-	// With it, what other servers answer to a browser is a page of another origin, and a page of another site cannot
-	// use a browser's certificate. Nil: there is no console.
+	// With it, what other servers answer to a browser is a page of another origin, and a page of another site cannot use
+	// a browser's certificate. Nil: there is no console.
 	Console http.Handler
 	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that
 	// the client opens another one. Without it, the long-lived connections of clients behind a load balancer would all

@@ -15,7 +15,7 @@ const undoWeb = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, l
 selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web,
 	image: "web:1"}]}}}}`
 
-// patchOf is a strategic merge patch of the image of a container, as a merge patch cannot name an item.
+// setImage sets the image of a container as a manager, by a PUT, and returns the resourceVersion.
 func (s *planesServer) setImage(manager, container, image string) string {
 	s.t.Helper()
 	live := s.want(200, "", http.MethodGet, undoDeployments+"/web", "")

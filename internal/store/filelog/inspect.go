@@ -27,8 +27,7 @@ type Finding struct {
 	First, Last int64
 	// Keys are the objects of which a version was there, as far as something else tells, or the damaged bytes seem to.
 	Keys []PlaneKey
-	// Planes are the IDs of the planes besides the first one of which something was there, as far as is known, in
-	// order.
+	// Planes are the IDs of the planes besides the first one of which something was there, as far as is known, in order.
 	Planes []string
 	// Minor says that no object is lost, and that the log opens: history is missing, or what a crash may leave.
 	Minor bool
@@ -54,15 +53,15 @@ type Inspection struct {
 	// Files, Frames and Commits were read and found sound, of Bytes in all.
 	Files, Frames, Commits int
 	Bytes                  int64
-	// Checkpoint is the revision of the checkpoint that the state begins with, 0 without one; Revision is the newest
-	// one that there was, as far as the directory tells.
+	// Checkpoint is the revision of the checkpoint that the state begins with, 0 without one; Revision is the newest one
+	// that there was, as far as the directory tells.
 	Checkpoint, Revision int64
 	// Reached is the revision as of which Versions and Planes are, and Time when its commit was made, in nanoseconds
 	// since 1970; 0: that is not known. Beyond is the revision of the first commit that InspectUntil did not take; 0:
 	// it took all.
 	Reached, Time, Beyond int64
-	// Versions are the newest readable versions of the first plane, ordered by key. Those that did not decrypt are
-	// among them.
+	// Versions are the newest readable versions of the first plane, ordered by key. Those that did not decrypt are among
+	// them.
 	Versions []*store.Version
 	// Planes are the other planes, ordered by ID.
 	Planes []*Plane

@@ -122,8 +122,8 @@ type planesOf struct {
 	unknown map[string]Finding
 	// inherited are the planes that have begun with one of which not all is known, by its ID.
 	inherited map[string]Finding
-	// restored are the checkpoints that were read, oldest first, until they are merged. The commits up to reached are
-	// in one that is whole.
+	// restored are the checkpoints that were read, oldest first, until they are merged. The commits up to reached are in
+	// one that is whole.
 	restored []*restored
 	reached  int64
 }

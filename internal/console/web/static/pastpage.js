@@ -104,7 +104,7 @@ function Lines({ path, revision, secret }) {
   })}</div></section>`;
 }
 
-const question = (v) => (v === undefined ? "nothing" : visible(JSON.stringify(v), 300));
+const printed = (v) => (v === undefined ? "nothing" : visible(JSON.stringify(v), 300));
 
 // Undo shows what a way back would write, as a dry run, and writes it.
 function Undo({ path, question: asked, text, secret, onWritten }) {
@@ -133,7 +133,7 @@ function Undo({ path, question: asked, text, secret, onWritten }) {
   });
   const { undo, lines } = state;
   const others = undo?.disagreements || [];
-  const value = (d, key) => (secret && isSecretPath(`${d.path}.`) ? "••••••" : question(d[key]));
+  const value = (d, key) => (secret && isSecretPath(`${d.path}.`) ? "••••••" : printed(d[key]));
   return html`<button disabled=${state.busy} aria-expanded=${Boolean(undo)} onClick=${() => preview(false)}>${text}</button>
     ${state.error && html`<p class="error" role="alert">${visible(state.error.message, 4000)}</p>`}
     ${undo && html`<section class="outcome" role="status"><h2>${undo.write === "none" ? "There is nothing to write" : undo.write === "create" ? "It would be created anew" : "It would become"}</h2>
