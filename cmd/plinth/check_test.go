@@ -75,6 +75,11 @@ stringData: {a: hidden-value}
 apiVersion: v1
 kind: Namespace
 metadata: {name: team}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec: {type: NodePort, ports: [{port: 80, nodePort: 30123}]}
 `
 
 const keys = `apiVersion: apiserver.config.k8s.io/v1

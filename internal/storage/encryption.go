@@ -74,19 +74,28 @@ func (c *Encryption) open(kmsV1 bool, identity string, logger *slog.Logger) (*en
 	return e, nil
 }
 
-// Inspect reads the files of an embedded store that no server has open (filelog.Inspect), decrypts them by a
-// configuration, and checks that what it has are objects. end is called after the last use of the result.
-func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspection, end func(), o filelog.Options,
-	err error) {
+// Options are those of the files of an embedded store that are encrypted by a configuration. end is called after their
+// last use.
+func Options(c Encryption, logger *slog.Logger) (o filelog.Options, end func(), err error) {
 	e, err := c.open(true, "", logger)
 	if err != nil {
-		return nil, nil, o, err
+		return o, nil, err
 	}
 	if e != nil {
 		o.Sealing = e
 	}
+	return o, e.Close, nil
+}
+
+// Inspect reads the files of an embedded store that no server has open (filelog.Inspect), decrypts them by a
+// configuration, and checks that what it has are objects. end is called after the last use of the result.
+func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspection, end func(), o filelog.Options,
+	err error) {
+	if o, end, err = Options(c, logger); err != nil {
+		return nil, nil, o, err
+	}
 	if in, err = filelog.Inspect(dir, o); err != nil {
-		e.Close()
+		end()
 		return nil, nil, o, err
 	}
 	parses(dir, "", in, in.Versions, map[*store.Version]bool{})
@@ -94,13 +103,13 @@ func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspect
 	for _, p := range in.Planes {
 		parses(dir, p.ID, in, p.Versions(), seen)
 	}
-	return in, e.Close, o, nil
+	return in, end, o, nil
 }
 
-// parses adds a finding for each version of a plane that is no JSON.
+// parses adds a finding for each object of a plane that is no JSON. Claims are none: they have the name of their holder.
 func parses(dir, plane string, in *filelog.Inspection, versions []*store.Version, seen map[*store.Version]bool) {
 	for _, v := range versions {
-		if v.Sidecar.Undecrypted || seen[v] {
+		if v.Sidecar.Undecrypted || seen[v] || strings.HasPrefix(v.Key.Resource, own) {
 			continue
 		}
 		seen[v] = true
