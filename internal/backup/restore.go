@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"plinth/internal/datadir"
-	"plinth/internal/durable"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
 )
@@ -117,60 +116,28 @@ func bump(d *Document, now time.Time) int64 {
 	return DefaultBump + max(0, now.Sub(since)).Microseconds()
 }
 
-// Restore makes a data directory. It checks all before the directory has anything by which a server would start, and
-// leaves it as it was after an error.
-//
-// What is made is put together in a folder in the directory, which may be a volume of its own, and moved to its place
-// file by file: first PARTS, by which a start fails as long as parts are missing, and the store last. So a directory
-// without the folder is complete, and with it no server starts.
+// Restore makes a data directory (datadir.Make). It checks all before the directory has anything by which a server
+// would start, and leaves it as it was after an error.
 func Restore(ctx context.Context, from Source, o Restoring) (r *Restored, err error) {
-	made, err := begin(o.Dir)
+	err = datadir.Make(ctx, o.Dir, func(made, copied string) (err error) {
+		w := restoring{Restoring: o, made: made, copied: copied}
+		r, err = w.build(ctx, from)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	w := restoring{Restoring: o, folder: filepath.Join(o.Dir, ".restoring")}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.undo(made))
-		}
-	}()
-	if r, err = w.build(ctx, from); err != nil {
-		return nil, err
-	}
-	return r, w.move()
-}
-
-// begin makes the directory, and says whether it was not there.
-func begin(dir string) (made bool, err error) {
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, durable.MkdirAll(durable.FS, dir)
-	case err != nil:
-		return false, err
-	}
-	for _, entry := range entries {
-		if entry.Name() != "lost+found" { // of a volume
-			return false, fmt.Errorf("%s is not empty: it has %s; name a directory that is new", dir, entry.Name())
-		}
-	}
-	return false, nil
+	return r, nil
 }
 
 type restoring struct {
 	Restoring
-	folder string
-	moved  []string
+	made, copied string // the new directory, and the files of the backup
 }
 
-// build puts together the new directory in the folder.
+// build puts together the new directory.
 func (w *restoring) build(ctx context.Context, from Source) (*Restored, error) {
-	copied, made := filepath.Join(w.folder, "copy"), filepath.Join(w.folder, "new")
-	for _, dir := range []string{copied, made} {
-		if err := durable.MkdirAll(durable.FS, dir); err != nil {
-			return nil, err
-		}
-	}
+	made, copied := w.made, w.copied
 	d, keys, err := from(ctx, copied, w.At)
 	if err != nil {
 		return nil, err
@@ -220,7 +187,7 @@ func (w *restoring) build(ctx context.Context, from Source) (*Restored, error) {
 func (w *restoring) check(d *Document, in *filelog.Inspection) error {
 	for i := range in.Findings {
 		if f := &in.Findings[i]; !f.Minor {
-			said := strings.ReplaceAll(f.String(), w.folder+string(filepath.Separator), "")
+			said := strings.ReplaceAll(f.String(), w.copied, "copy")
 			return &DamageError{"the store in the backup", said}
 		}
 	}
@@ -281,51 +248,4 @@ func sealed(in *filelog.Inspection) map[string]int {
 		count(p.Versions())
 	}
 	return all
-}
-
-// move moves what is in the folder to its place.
-func (w *restoring) move() error {
-	made := filepath.Join(w.folder, "new")
-	entries, err := os.ReadDir(made)
-	if err != nil {
-		return err
-	}
-	// PARTS first, and the store last.
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return rank(a.Name()) - rank(b.Name()) })
-	for _, entry := range entries {
-		to := filepath.Join(w.Dir, entry.Name())
-		if err := os.Rename(filepath.Join(made, entry.Name()), to); err != nil {
-			return err
-		}
-		w.moved = append(w.moved, to)
-		if err := durable.SyncDir(durable.FS, w.Dir); err != nil {
-			return err
-		}
-	}
-	if err := os.RemoveAll(w.folder); err != nil {
-		return err
-	}
-	return durable.SyncDir(durable.FS, w.Dir)
-}
-
-func rank(name string) int {
-	switch name {
-	case "PARTS":
-		return 0
-	case "store":
-		return 2
-	}
-	return 1
-}
-
-// undo removes what was made.
-func (w *restoring) undo(all bool) error {
-	if all {
-		return os.RemoveAll(w.Dir)
-	}
-	var err error
-	for _, path := range slices.Backward(w.moved) { // PARTS last
-		err = errors.Join(err, os.RemoveAll(path))
-	}
-	return errors.Join(err, os.RemoveAll(w.folder))
 }

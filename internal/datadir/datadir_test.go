@@ -2,8 +2,11 @@ package datadir
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -163,6 +166,65 @@ func TestBadRecord(t *testing.T) {
 		_, err := Open(t.Context(), dir, "embedded", nil)
 		if err == nil || !strings.Contains(err.Error(), "PARTS") {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What Make makes is there as a whole or not at all, and it goes on where a process was killed.
+//
+// SPEC: RUN-7, STORE-6
+func TestMake(t *testing.T) {
+	build := func(err error) func(made, scratch string) error {
+		return func(made, scratch string) error {
+			for _, name := range []string{"PARTS", "pki", "store"} {
+				if err := os.WriteFile(filepath.Join(made, name), []byte(name), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(scratch, "other"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return err
+		}
+	}
+	exists := func(dir string) bool {
+		_, err := os.Stat(dir)
+		return err == nil
+	}
+	names := func(dir string) (all []string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		return all
+	}
+	for _, dir := range []string{filepath.Join(t.TempDir(), "a", "new"), t.TempDir()} {
+		was := exists(dir)
+		failure := errors.New("failed")
+		if err := Make(t.Context(), dir, build(failure)); !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+		if left := names(dir); exists(dir) != was || len(left) > 0 {
+			t.Errorf("after an error there is %v", left)
+		}
+		killed := filepath.Join(dir, unfinished, "new", "store")
+		if err := os.MkdirAll(killed, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := Make(t.Context(), dir, build(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if have, want := names(dir), []string{"PARTS", "pki", "store"}; !slices.Equal(have, want) {
+			t.Errorf("there is %v, not %v", have, want)
+		}
+		if err := Make(t.Context(), dir, build(nil)); err == nil || !strings.Contains(err.Error(), "is not empty") {
+			t.Errorf("made twice: %v", err)
+		}
+		if have := names(dir); len(have) != 3 {
+			t.Errorf("there is %v", have)
 		}
 	}
 }
