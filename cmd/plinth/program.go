@@ -31,7 +31,8 @@ func commands() []group {
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
 		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand(),
 			changesCommand(), diffCommand(), undoCommand()}},
-		{"Data", []*cobra.Command{backupCommand(), restoreCommand(), checkCommand(), exportCommand(), doctorCommand()}},
+		{"Data", []*cobra.Command{backupCommand(), restoreCommand(), copyCommand(), checkCommand(), exportCommand(),
+			doctorCommand()}},
 	}
 }
 

@@ -16,10 +16,11 @@ import (
 	"plinth/object"
 )
 
-// The resources of ServiceCIDRs and IPAddresses in the store.
+// The resources of ServiceCIDRs, IPAddresses and Services in the store.
 const (
 	CIDRs       = "networking.k8s.io/servicecidrs"
 	IPAddresses = "networking.k8s.io/ipaddresses"
+	Services    = "/services"
 )
 
 // Config has the ranges of addresses and ports.
@@ -126,6 +127,15 @@ func portClaim(port int64) engine.Claim { return engine.ClaimOf(PortName(port)) 
 
 // PortName is the name of the claim of a node port, and PortOf its port.
 func PortName(port int64) string { return portClaims + strconv.FormatInt(port, 10) }
+
+// PortNames are the names of the claims of the node ports that a Service has.
+func PortNames(service object.Value) (names []string) {
+	_, ports := parse(service).held()
+	for _, port := range ports {
+		names = append(names, PortName(port))
+	}
+	return names
+}
 
 // PortOf is the port of a name that PortName has made.
 func PortOf(name string) (port int64, err error) {

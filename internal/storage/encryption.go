@@ -106,7 +106,8 @@ func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspect
 	return in, end, o, nil
 }
 
-// parses adds a finding for each object of a plane that is no JSON. Claims are none: they have the name of their holder.
+// parses adds a finding for each object of a plane that is no JSON. Claims are not looked at: they have the name of
+// their holder.
 func parses(dir, plane string, in *filelog.Inspection, versions []*store.Version, seen map[*store.Version]bool) {
 	for _, v := range versions {
 		if v.Sidecar.Undecrypted || seen[v] || strings.HasPrefix(v.Key.Resource, own) {

@@ -114,14 +114,68 @@ func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, form uint64,
 // openEtcd opens the store on the etcd of --etcd-servers. The definitions are read first, since the objects of custom
 // types cannot be described without them.
 func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
-	e := &c.Etcd
-	tls, err := e.TLS(c.Files)
+	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
+	defer cancel()
+	current, err := s.connect(ctx, c)
 	if err != nil {
 		return err
 	}
-	s.NodePorts = etcdform.NewNodePorts(c.FirstNodePort, c.LastNodePort, e.MediaType)
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	switch note, err := s.Cluster.Unfinished(ctx); {
+	case err != nil:
+		return err
+	case note != nil:
+		return fmt.Errorf("--etcd-servers: a copy into this etcd has begun and not ended, so objects are missing there; "+
+			"let plinth copy end it: %s", note)
+	}
+	config := c.store()
+	if s.elsewhere, err = openElsewhere(ctx, &c.Etcd, current, config); err != nil {
+		return err
+	}
+	defined, err := s.define(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.Store, err = s.Cluster.Open(ctx, config, func(loaded *store.State) {
+		c.Registry.Define(loaded.Collection(crd.Path), c.Define)
+	})
+	defined.End()
+	return err
+}
+
+// Connect connects to the etcd of a configuration, for a program that reads or writes all of it. There is no store. The
+// types are those of the registry; with define, also those of the definitions that are in etcd. Close is called also
+// after an error.
+func Connect(ctx context.Context, c Config, define bool) (s *Storage, err error) {
+	s = &Storage{config: c}
+	if s.encryption, err = c.Encryption.open(c.KMSv1, c.Identity, c.Logger); err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
 	defer cancel()
+	if _, err = s.connect(ctx, &c); err == nil && define {
+		_, err = s.define(ctx, &c)
+	}
+	return s, err
+}
+
+// define makes the types of the definitions that are in etcd now. The state that it returns has them.
+func (s *Storage) define(ctx context.Context, c *Config) (*store.State, error) {
+	defined, err := s.Cluster.Peek(ctx, c.store(), crd.Path)
+	if err != nil {
+		return nil, err
+	}
+	c.Registry.Define(defined.Collection(crd.Path), c.Define)
+	return defined, nil
+}
+
+// connect connects to etcd, and returns how.
+func (s *Storage) connect(ctx context.Context, c *Config) (current etcd.Config, err error) {
+	e := &c.Etcd
+	tls, err := e.TLS(c.Files)
+	if err != nil {
+		return current, err
+	}
+	s.NodePorts = etcdform.NewNodePorts(c.FirstNodePort, c.LastNodePort, e.MediaType)
 	counts := metrics.NewEtcd()
 	s.collectors = append(s.collectors, counts.Collectors()...)
 	s.Form = etcdform.New(c.Registry, e.MediaType)
@@ -133,7 +187,7 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 			return prefix + at
 		}
 	}
-	current := etcd.Config{
+	current = etcd.Config{
 		Endpoints: e.Servers, TLS: tls, Prefix: e.Prefix, Logger: c.Logger,
 		Layout: layout, Bits: portBits(s.NodePorts), Sealing: s.sealing(), Observe: counts.Observe(),
 		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
@@ -144,20 +198,7 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 		current.Layout = splitLayout{layout, false}
 	}
 	if s.Cluster, err = etcd.Connect(ctx, current); err != nil {
-		return fmt.Errorf("--etcd-servers: %w", err)
+		return current, fmt.Errorf("--etcd-servers: %w", err)
 	}
-	config := c.store()
-	if s.elsewhere, err = openElsewhere(ctx, e, current, config); err != nil {
-		return err
-	}
-	defined, err := s.Cluster.Peek(ctx, config, crd.Path)
-	if err != nil {
-		return err
-	}
-	c.Registry.Define(defined.Collection(crd.Path), c.Define)
-	s.Store, err = s.Cluster.Open(ctx, config, func(loaded *store.State) {
-		c.Registry.Define(loaded.Collection(crd.Path), c.Define)
-	})
-	defined.End()
-	return err
+	return current, nil
 }
