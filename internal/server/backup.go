@@ -81,7 +81,8 @@ func (s *Server) sendBackup(p *plane.Plane, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// backupDocument is what the document of a backup says, besides what the store knows.
+// backupDocument is what the document of a backup says, besides what the store knows. Of the files that flags name it
+// has those that a flag names by its whole value; what such a file itself names is not looked for.
 func (c *Config) backupDocument() backup.Document {
 	d := backup.Document{Product: "plinth " + product.Built().Version, Kubernetes: plane.Version}
 	for _, part := range c.parts() {
@@ -92,12 +93,25 @@ func (c *Config) backupDocument() backup.Document {
 		d.Authority = backup.AuthorityOf(c.DataDir)
 	}
 	for _, f := range []struct{ flag, file string }{
-		{"encryption-provider-config", c.Encryption.ConfigFile},
-		{"service-account-signing-key-file", c.ServiceAccounts.SigningKeyFile},
+		{"admission-control-config-file", c.AdmissionConfig},
+		{"allow-metric-labels-manifest", c.Metrics.LabelsFile},
+		{"audit-policy-file", c.Audit.PolicyFile},
+		{"audit-webhook-config-file", c.Audit.Webhook.ConfigFile},
+		{"authentication-config", c.AuthenticationConfig},
+		{"authentication-token-webhook-config-file", c.TokenWebhook.ConfigFile},
+		{"authorization-config", c.AuthorizationConfig},
+		{"authorization-policy-file", c.AuthorizationPolicyFile},
+		{"authorization-webhook-config-file", c.AuthorizationWebhook.ConfigFile},
 		{"client-ca-file", c.ClientCAFile},
-		{"requestheader-client-ca-file", c.FrontProxy.CAFile},
+		{"encryption-provider-config", c.Encryption.ConfigFile},
+		{"kubelet-certificate-authority", c.Kubelets.CAFile},
+		{"kubelet-client-certificate", c.Kubelets.CertFile},
+		{"kubelet-client-key", c.Kubelets.KeyFile},
+		{"oidc-ca-file", c.OIDC.CAFile},
 		{"proxy-client-cert-file", c.Aggregation.ClientCertFile},
 		{"proxy-client-key-file", c.Aggregation.ClientKeyFile},
+		{"requestheader-client-ca-file", c.FrontProxy.CAFile},
+		{"service-account-signing-key-file", c.ServiceAccounts.SigningKeyFile},
 		{"tls-cert-file", c.TLSCertFile},
 		{"tls-private-key-file", c.TLSKeyFile},
 		{"token-auth-file", c.TokenAuthFile},

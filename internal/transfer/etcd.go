@@ -323,5 +323,5 @@ func throughEtcd(form *etcdform.Form, v *store.Version) (data []byte, stamp uint
 	if !bytes.Equal(was, data) {
 		return nil, 0, errors.New("a value of etcd would lose a part of it")
 	}
-	return data, stamp, nil
+	return was, stamp, nil // which is in memory already
 }
