@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -579,6 +580,35 @@ type Held struct {
 // Compact is that of the log.
 func (h *Held) Compact(horizon int64, c *store.Checkpoint) error {
 	return h.Log.Compact(min(horizon, h.by.keeps()), c)
+}
+
+// Erase is that of the log: it removes also what is not uploaded. The backup has a gap then, and goes on with the next
+// checkpoint.
+func (h *Held) Erase(horizon int64, c *store.Checkpoint) error {
+	h.by.lose(horizon)
+	return h.Log.Erase(horizon, c)
+}
+
+// Copies is the URL of the backup, without what only its owner may know.
+func (h *Held) Copies() string {
+	u, err := url.Parse(h.by.o.URL)
+	if err != nil {
+		return "the URL of the backup"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// lose says that the log does not keep what is not uploaded and is not after a revision.
+func (s *Shipper) lose(until int64) {
+	s.mu.Lock()
+	hold, lost := s.hold, s.hold < until && s.stopped == nil && !s.released
+	s.released = s.released || lost
+	s.mu.Unlock()
+	if lost {
+		s.o.Logger.Warn("what is not uploaded is removed, as the past of an object is purged: the backup will have a gap",
+			"url", s.o.URL, "after", hold)
+	}
 }
 
 // keeps is the revision after which Compact keeps the commits.

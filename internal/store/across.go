@@ -49,16 +49,16 @@ import (
 // does nothing for it.
 type Across struct {
 	*Store
-	config   AcrossConfig
-	seq      *sequencer
-	names    map[string]string // of the planes, by their IDs; seq guards it
-	queue    []acrossEntry     // seq guards it
-	queued   int               // the weight of queue
-	arrived  chan struct{}     // of capacity 1; receives when queue has entries
-	quit     chan struct{}     // closed by Close
-	done     chan struct{}     // closed when nothing is applied any more
-	overflow bool              // the queue was full; seq guards it
-	broken   atomic.Bool       // see Broken
+	config  AcrossConfig
+	seq     *sequencer
+	names   map[string]string // of the planes, by their IDs; seq guards it
+	queue   []acrossEntry     // seq guards it
+	queued  int               // the weight of queue
+	arrived chan struct{}     // of capacity 1; receives when queue has entries
+	quit    chan struct{}     // closed by Close
+	done    chan struct{}     // closed when nothing is applied any more
+	ending  error             // why nothing more is applied; nil: it is. seq guards it
+	broken  atomic.Bool       // see Broken
 
 	mu         sync.Mutex // guards the following, and what acrossPlane says
 	planes     map[string]*acrossPlane
@@ -318,7 +318,7 @@ func (a *Across) ends(c *Commit) {
 
 // push adds an entry to the queue. Entries without changes that follow one another become one.
 func (a *Across) push(e acrossEntry) {
-	if a.overflow {
+	if a.ending != nil {
 		return
 	}
 	defer notify(a.arrived)
@@ -327,7 +327,7 @@ func (a *Across) push(e acrossEntry) {
 		return
 	}
 	if a.queued += max(1, len(e.records)); a.queued > maxAcross {
-		a.overflow, a.queue = true, nil
+		a.ending, a.queue = errors.New("it was too slow for the changes"), nil
 		return
 	}
 	a.queue = append(a.queue, e)
@@ -354,13 +354,10 @@ func (a *Across) run() {
 			return
 		}
 		a.seq.seq.Lock()
-		queue, overflow := a.queue, a.overflow
+		queue, err := a.queue, a.ending
 		a.queue, a.queued = nil, 0
 		a.seq.seq.Unlock()
-		err := error(nil)
-		if overflow {
-			err = errors.New("it was too slow for the changes")
-		} else {
+		if err == nil {
 			err = a.apply(queue)
 		}
 		if err != nil {

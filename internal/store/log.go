@@ -144,3 +144,15 @@ type Log interface {
 
 	Close() error
 }
+
+// Eraser is a Log with files, of which it can remove what it has of commits, whoever else may still want it. The store
+// calls Erase as it calls Compact, and Roll at any time.
+type Eraser interface {
+	// Roll has later commits go to another file than those so far, and returns the revision of the newest one so far.
+	Roll() (int64, error)
+	// Erase is a Compact that has removed from the disk, durably, all commits up to a horizon that Roll has returned,
+	// when it returns nil. The checkpoint has them.
+	Erase(horizon int64, c *Checkpoint) error
+	// Copies says, for people, where the commits are copied to; "": nowhere. What was copied stays there.
+	Copies() string
+}

@@ -32,6 +32,9 @@ type Past interface {
 	// RevisionAt is the newest revision whose commit has a time, in nanoseconds since 1970, that is not after one; false:
 	// it is older than what is kept.
 	RevisionAt(ctx context.Context, nanoseconds int64) (revision int64, ok bool, err error)
+	// Purge removes, durably, the versions of a key that its changes up to a revision have ended, and returns how many
+	// changes there are, and how many had a version. It keeps who has made them, and when. With dryRun it only counts.
+	Purge(ctx context.Context, plane string, k Key, until int64, dryRun bool) (changes, versions int, err error)
 }
 
 // PastChange is one change of a key as the past has it.
@@ -41,9 +44,11 @@ type PastChange struct {
 	Time     int64        // of the commit, in nanoseconds since 1970
 	By       *Attribution // nil: it is not known, or the store itself has done it, as the version had expired
 	Deleted  bool
-	// Old is the version that it has ended; nil: the change has created the object. The sidecar has what is not part of
-	// the bytes, as those that a log lends.
+	// Old is the version that it has ended; nil: the change has created the object, or Purged. The sidecar has what is
+	// not part of the bytes, as those that a log lends.
 	Old *Version
+	// Purged says that it has ended a version that was purged.
+	Purged bool
 }
 
 // ErrNoPast means that the store keeps nothing for longer than watches need it.
@@ -123,6 +128,9 @@ func (s *State) undoPast(ctx context.Context, sn *Snapshot, resource string) (re
 	err = s.past.After(ctx, s.plane, resource, names, sn.revision, func(p *PastChange) error {
 		found++
 		v := s.copyVersion(p.Key, p.Old)
+		if p.Purged {
+			v = purgedVersion(p)
+		}
 		readable = readable && (v == nil || !v.Sidecar.Undecrypted)
 		sn.undo(p.Key, v)
 		return nil
@@ -134,7 +142,7 @@ func (s *State) undoPast(ctx context.Context, sn *Snapshot, resource string) (re
 	return readable, err
 }
 
-// At returns the version that a key had as of a revision; nil: there was none.
+// At returns the version that a key had as of a revision; nil: there was none. It is a PurgedError if that was purged.
 func (s *State) At(ctx context.Context, k Key, revision int64) (*Version, error) {
 	switch err := s.Reaches(revision); {
 	case errors.Is(err, ErrCompacted) && revision >= s.PastSince(k.Resource):
@@ -158,7 +166,10 @@ func (s *State) At(ctx context.Context, k Key, revision int64) (*Version, error)
 		if err != nil {
 			return nil, err
 		}
-		if first != nil {
+		switch {
+		case first != nil && first.Purged:
+			return nil, &PurgedError{k, first.Revision}
+		case first != nil:
 			return s.copyVersion(k, first.Old), nil
 		}
 		if v, found, err = s.inMemory(k, until); found || err != nil {
@@ -175,6 +186,9 @@ func (s *State) fromSnapshot(ctx context.Context, k Key, revision int64) (*Versi
 		return nil, err
 	}
 	v, _ := sn.Get(k)
+	if v != nil && errors.As(v.Sidecar.Unreadable, new(*PurgedError)) {
+		return nil, v.Sidecar.Unreadable
+	}
 	return v, nil
 }
 

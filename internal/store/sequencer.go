@@ -74,7 +74,7 @@ type pendingWrite struct {
 //
 //	synced < revision of every pending write ≤ next,  synced ≥ the revisions of all states
 //
-// There are two locks, taken in this order: seq, and a state's mu. The live versions change with both held, so
+// There are two locks of commits, taken in this order: seq, and a state's mu. The live versions change with both held, so
 // holding seq is enough to read them. Neither is held during Append.
 type sequencer struct {
 	config *Config
@@ -90,7 +90,7 @@ type sequencer struct {
 	begun     map[string]bool // the IDs of planes whose beginning is sequenced and not durable
 	queue     *batch          // the batch that is filling; nil when no commit waits
 	appending bool            // a batch has a leader that has not finished
-	idle      *sync.Cond      // over seq: appending became false
+	idle      *sync.Cond      // over seq: appending became false, or synced has grown
 	refused   error           // why no more writes are accepted; nil: they are
 	broken    bool            // the log failed
 	full      bool            // the last append found the disk full
@@ -99,6 +99,8 @@ type sequencer struct {
 	layered   int64 // bytes of the layers of the last checkpoint
 	resealing bool  // a checkpoint is due whatever the growth, see Store.Reseal
 	across    map[*Across]struct{}
+
+	compacting sync.Mutex // held by who compacts the log. It is taken before seq.
 
 	plans    *btree.BTreeG[plan] // when the writers have to delete what has expired
 	expiring alarm               // deletes the versions that have expired; seq guards expiring.at
@@ -473,16 +475,21 @@ func (w *sequencer) fail(b *batch) {
 		}
 		w.full = true
 	} else {
-		w.broken = true
-		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
+		w.breaks(err)
 		reason = w.refused
-		w.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
 	}
 	if next := w.queue; next != nil {
 		next.err = reason
 		close(next.done)
 		w.queue = nil
 	}
+}
+
+// breaks ends the writes, as the log has failed. The caller holds seq.
+func (w *sequencer) breaks(err error) {
+	w.broken = true
+	w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
+	w.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
 }
 
 // checkRevisions fails unless commits follow those in the log without a gap, and each of their records has a revision
@@ -548,6 +555,7 @@ func (w *sequencer) publish(commits []*Commit) {
 	if w.grewEnough() {
 		notify(w.grown)
 	}
+	w.idle.Broadcast() // costs two loads while nobody waits
 	if invariants.Enabled {
 		w.checkPending()
 	}

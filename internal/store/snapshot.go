@@ -44,6 +44,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 		return s.newest(), nil
 	}
 	sn, err := s.kept(revision, resources)
+	purges := s.purges
 	s.mu.Unlock()
 	var readable bool
 	if sn != nil {
@@ -59,7 +60,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 		return nil, err
 	}
 	if readable { // else it is rebuilt for the next one: what did not decrypt may be readable by then
-		s.keep(sn)
+		s.keep(sn, purges)
 	}
 	return sn, nil
 }
@@ -228,11 +229,14 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	return sn, readable, nil
 }
 
-// keep keeps a rebuilt snapshot for the next pages of a list.
-func (s *State) keep(sn *Snapshot) {
+// keep keeps a rebuilt snapshot for the next pages of a list, unless something was purged since purges was read, which
+// it may have.
+func (s *State) keep(sn *Snapshot, purges int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rebuilt, s.rebuiltAt = sn, s.config.Now()
+	if s.purges == purges {
+		s.rebuilt, s.rebuiltAt = sn, s.config.Now()
+	}
 }
 
 // check fails if a rebuilt snapshot has a version that was written after its revision. Large collections are left out:

@@ -127,6 +127,7 @@ type State struct {
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
 	rebuiltAt time.Time
+	purges    int // how many there were, see State.forgetPurged
 	// arrived is closed when revision advances; nil while there is no waiter.
 	arrived chan struct{}
 	ended   bool

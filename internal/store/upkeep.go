@@ -127,7 +127,11 @@ func (w *sequencer) due(now time.Time) (all []due) {
 // compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the horizon
 // has moved, which only removes history. It runs on a goroutine of its own, as a checkpoint of a large state takes
 // seconds. Commits continue meanwhile; their growth counts towards the next checkpoint.
+//
+// It begins with what an earlier process has not done: its checkpoint may have dropped history that it had no time to
+// remove.
 func (w *sequencer) compactor() {
+	w.compact(false)
 	for {
 		select {
 		case <-w.quit:
@@ -135,32 +139,39 @@ func (w *sequencer) compactor() {
 		case <-w.grown:
 		case <-w.window.trimmed:
 		}
+		w.compact(true)
+	}
+}
+
+// compact compacts the log, with a checkpoint if one is due and wanted.
+func (w *sequencer) compact(wanted bool) {
+	w.compacting.Lock()
+	defer w.compacting.Unlock()
+	w.seq.Lock()
+	resealing := w.resealing && wanted
+	broken, grown, enough := w.broken, w.growth, wanted && w.grewEnough() || resealing
+	if enough {
+		// Commits that arrive while the checkpoint is written count towards the next one.
+		w.growth, w.resealing = 0, false
+	}
+	w.seq.Unlock()
+	// The log takes no more writes, and its content is not known.
+	if broken {
+		return
+	}
+	w.window.drop(w.config.Now())
+	horizon, c := w.checkpoint(enough)
+	if err := w.log.Compact(horizon, c); err != nil && !isClosing(w.quit) {
+		w.config.Logger.Error("the log could not be compacted; it goes on growing until that works",
+			"error", err)
 		w.seq.Lock()
-		resealing := w.resealing
-		broken, grown, enough := w.broken, w.growth, w.grewEnough() || resealing
-		if enough {
-			// Commits that arrive while the checkpoint is written count towards the next one.
-			w.growth, w.resealing = 0, false
-		}
+		// Try again after half as much growth, and not with each commit that follows.
+		w.growth = max(w.growth, min(grown, w.growth+grown/2))
+		w.resealing = w.resealing || resealing
 		w.seq.Unlock()
-		// The log takes no more writes, and its content is not known.
-		if broken {
-			continue
-		}
-		w.window.drop(w.config.Now())
-		horizon, c := w.checkpoint(enough)
-		if err := w.log.Compact(horizon, c); err != nil && !isClosing(w.quit) {
-			w.config.Logger.Error("the log could not be compacted; it goes on growing until that works",
-				"error", err)
-			w.seq.Lock()
-			// Try again after half as much growth, and not with each commit that follows.
-			w.growth = max(w.growth, min(grown, w.growth+grown/2))
-			w.resealing = w.resealing || resealing
-			w.seq.Unlock()
-		} else if resealing {
-			w.config.Logger.Info("all versions were encrypted with the current keys; earlier keys are needed for " +
-				"the history alone")
-		}
+	} else if resealing {
+		w.config.Logger.Info("all versions were encrypted with the current keys; earlier keys are needed for " +
+			"the history alone")
 	}
 }
 

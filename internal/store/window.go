@@ -184,6 +184,17 @@ func (w *window) drop(now time.Time) (moved bool) {
 	return moved
 }
 
+// cut drops the history up to a revision in all states, as if it had left the window.
+func (w *window) cut(revision int64, now time.Time) {
+	w.mu.Lock()
+	w.horizon = max(w.horizon, revision)
+	for w.marks.len() > 0 && w.marks.at(0).Revision <= w.horizon {
+		w.marks.pop()
+	}
+	w.mu.Unlock()
+	w.drop(now)
+}
+
 // join adds a state that has something to forget: a feed without records. The caller holds the state's lock.
 func (w *window) join(s *State) {
 	w.mu.Lock()

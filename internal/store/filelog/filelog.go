@@ -193,14 +193,19 @@ func Open(dir string, o Options) (*Log, error) {
 // they are not on the disk, so a second sync would succeed and prove nothing; and after a failed write the file may end
 // in half a frame. So every later Append returns the same error, and the next Open reads the content of the disk.
 func (l *Log) Append(commits []*store.Commit) error {
+	return l.exclusively(func() error { return l.append(commits) })
+}
+
+// exclusively calls a function that writes to the active segment, or begins another one, and notes a failure.
+func (l *Log) exclusively(do func() error) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	if l.failed != nil {
 		return l.failed
 	}
 	execution.AssertOutside(context.Background(), "a disk")
-	l.failed = errPanicked // what remains if append does not return
-	err := l.append(commits)
+	l.failed = errPanicked // what remains if do does not return
+	err := do()
 	if err != nil {
 		err = fmt.Errorf("data directory %s: %w", l.dir, err)
 	}

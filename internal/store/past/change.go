@@ -26,6 +26,8 @@ type change struct {
 	Sealed bool            `cbor:"7,keyasint,omitempty"`
 	Scope  *string         `cbor:"8,keyasint,omitempty"`
 	By     cbor.RawMessage `cbor:"9,keyasint,omitempty"` // store.Attribution
+	// Purged says that the version was purged: of it the revision is left. Only packs of purgedVersion have it.
+	Purged bool `cbor:"10,keyasint,omitempty"`
 }
 
 // A key of a pack is its sort, the plane, the resource, the name, and the revision in eight bytes. Strings end with
@@ -209,8 +211,9 @@ func (l *Log) changeOf(ctx context.Context, plane string, k store.Key, e entry) 
 	if err != nil {
 		return nil, err
 	}
-	p := &store.PastChange{Key: k, Revision: revisionOf(e.key), Time: ch.Time, By: by, Deleted: ch.Deleted}
-	if ch.Revision == 0 {
+	p := &store.PastChange{Key: k, Revision: revisionOf(e.key), Time: ch.Time, By: by, Deleted: ch.Deleted,
+		Purged: ch.Purged}
+	if ch.Revision == 0 || ch.Purged {
 		return p, nil
 	}
 	data, sidecar := ch.Data, &store.Sidecar{Form: ch.Form}

@@ -107,10 +107,9 @@ func (in *Inspection) names(l *Log) (spans []header, err error) {
 		in.Findings = append(in.Findings, Finding{File: l.path(name), Offset: -1, Reason: reason, Minor: true})
 	}
 	for _, name := range names {
-		var h header
-		if _, err := fmt.Sscanf(name, "%d-%d"+suffix, &h.Since, &h.Until); err == nil && h.name() == name {
+		if h, ok := spanOf(name); ok {
 			spans = append(spans, h)
-		} else if strings.HasSuffix(name, ".tmp") {
+		} else if strings.HasSuffix(name, unfinished) {
 			note(name, "it is unfinished, and the next start removes it")
 		}
 	}
@@ -188,6 +187,8 @@ func (in *Inspection) read(ctx context.Context, l *Log, p *pack) error {
 			return wrong("who has made the change of the revision %d: %s", revision, err)
 		}
 		switch {
+		case ch.Purged && (p.Version != purgedVersion || ch.Revision == 0 || len(ch.Data) > 0):
+			return wrong("the change of the revision %d has ended a version that was purged, and has more of it", revision)
 		case ch.Revision < 0 || ch.Revision >= revision:
 			return wrong("the change of the revision %d has ended the version %d", revision, ch.Revision)
 		case !p.mayHave(objectOf(c.key)):

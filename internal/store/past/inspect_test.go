@@ -74,8 +74,8 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v, %v", in, err)
 	}
 	// A pack of a later version is no damage: it cannot be checked.
-	write(t, mem, "data/past/"+names[0], withVersion(t, read(t, mem, "data/past/"+names[0]), version+1))
-	if in, err := Inspect(t.Context(), "data/past", mem); err == nil || !strings.Contains(err.Error(), "version 2") ||
+	write(t, mem, "data/past/"+names[0], withVersion(t, read(t, mem, "data/past/"+names[0]), purgedVersion+1))
+	if in, err := Inspect(t.Context(), "data/past", mem); err == nil || !strings.Contains(err.Error(), "version 3") ||
 		!strings.Contains(err.Error(), names[0]) {
 		t.Errorf("a later version: %+v, %v", in, err)
 	}

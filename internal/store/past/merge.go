@@ -109,6 +109,7 @@ func (l *Log) merge(ctx context.Context, run []*pack) error {
 	h := header{Since: run[0].Since, Until: last.Until, First: math.MaxInt64, Without: last.Without}
 	for _, p := range run {
 		h.extend(&p.header)
+		h.Version = max(h.Version, p.Version)
 	}
 	p, err := l.create(h, merged(ctx, run))
 	if err != nil {

@@ -42,9 +42,13 @@ const (
 	magic        = "PLINTH-P"
 	trailerBytes = 8 + 4 + 8
 	version      = 1
-	suffix       = ".pack"
-	blockBytes   = 16 << 10
-	deltasInRow  = 16
+	// purgedVersion is that of a pack with changes whose versions were purged. Whoever knows version 1 alone would take
+	// them for empty ones.
+	purgedVersion = 2
+	suffix        = ".pack"
+	unfinished    = ".tmp" // behind the name of a file that is being written
+	blockBytes    = 16 << 10
+	deltasInRow   = 16
 	// maxBlock bounds what is read of a file that is damaged: a block is one entry at least.
 	maxBlock = 64 << 20
 )
@@ -72,8 +76,9 @@ type pack struct {
 	header
 	file  vfs.File
 	size  int64
-	users atomic.Int64 // those who read it, and the Log while it is in its list
-	gone  func() error // removes the file; set when it is taken out of the list
+	users atomic.Int64  // those who read it, and the Log while it is in its list
+	gone  func() error  // removes the file; set when it is taken out of the list
+	ended chan struct{} // closed when the last one of users has released it
 }
 
 // DamageError names the file that cannot be read.
@@ -89,6 +94,12 @@ func (e *DamageError) Error() string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// spanOf is what the name of a pack says; false: it is none.
+func spanOf(name string) (h header, ok bool) {
+	_, err := fmt.Sscanf(name, "%d-%d"+suffix, &h.Since, &h.Until)
+	return h, err == nil && h.name() == name
+}
+
 func (h *header) name() string { return fmt.Sprintf("%020d-%020d%s", h.Since, h.Until, suffix) }
 
 // release ends the use of the pack. The last one closes its file, and removes it if the pack was taken out: an open
@@ -101,42 +112,52 @@ func (p *pack) release() error {
 	if p.gone != nil {
 		err = errors.Join(err, p.gone())
 	}
+	close(p.ended)
 	return err
 }
 
 // create writes a pack with entries in the order of their keys, and opens it.
 func (l *Log) create(h header, entries func(func(entry, error) bool)) (*pack, error) {
+	return l.install(h, func(w *packWriter) error {
+		for e, err := range entries {
+			if err == nil {
+				err = w.add(e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// install writes a pack with what content writes, in the place of one of the same name, if there is one, and opens it.
+func (l *Log) install(h header, content func(*packWriter) error) (*pack, error) {
 	path := l.path(h.name())
-	unfinished := path + ".tmp"
-	err := l.fill(unfinished, &h, entries)
+	err := l.fill(path+unfinished, &h, content)
 	if err == nil {
-		err = l.o.FS.Rename(unfinished, path)
+		err = l.o.FS.Rename(path+unfinished, path)
 	}
 	if err == nil {
 		err = durable.SyncDir(l.o.FS, l.dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, durable.IgnoreMissing(l.o.FS.Remove(unfinished)))
+		return nil, errors.Join(err, durable.IgnoreMissing(l.o.FS.Remove(path+unfinished)))
 	}
 	return l.openPack(h.name())
 }
 
 // fill writes the file of a pack.
-func (l *Log) fill(path string, h *header, entries func(func(entry, error) bool)) (err error) {
+func (l *Log) fill(path string, h *header, content func(*packWriter) error) (err error) {
 	file, err := l.o.FS.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	w := packWriter{file: file, header: h}
-	h.Version = version
-	for e, err := range entries {
-		if err == nil {
-			err = w.add(e)
-		}
-		if err != nil {
-			return err
-		}
+	h.Version = max(h.Version, version)
+	if err := content(&w); err != nil {
+		return err
 	}
 	if err := w.finish(); err != nil {
 		return err
@@ -218,10 +239,12 @@ func (w *packWriter) finish() error {
 		return err
 	}
 	w.Offsets = append(w.Offsets, w.offset)
-	slices.Sort(w.hashes)
-	w.Objects = make([]byte, 0, 4*len(w.hashes))
-	for _, h := range slices.Compact(w.hashes) {
-		w.Objects = binary.LittleEndian.AppendUint32(w.Objects, h)
+	if w.Objects == nil {
+		slices.Sort(w.hashes)
+		w.Objects = make([]byte, 0, 4*len(w.hashes))
+		for _, h := range slices.Compact(w.hashes) {
+			w.Objects = binary.LittleEndian.AppendUint32(w.Objects, h)
+		}
 	}
 	text, err := cbor.Marshal(w.header)
 	if err != nil {
@@ -251,7 +274,7 @@ func (l *Log) openPack(name string) (*pack, error) {
 }
 
 func (l *Log) packOf(file vfs.File, name string) (*pack, error) {
-	p := &pack{file: file}
+	p := &pack{file: file, ended: make(chan struct{})}
 	p.users.Store(1)
 	info, err := p.file.Stat()
 	if err != nil {
@@ -278,7 +301,7 @@ func (l *Log) packOf(file vfs.File, name string) (*pack, error) {
 		return damaged(int64(at), err.Error())
 	}
 	switch n := len(p.Offsets); {
-	case p.Version != version:
+	case p.Version != version && p.Version != purgedVersion:
 		return nil, fmt.Errorf("%s is of version %d, which this version of the program does not read", name, p.Version)
 	case p.name() != name, n == 0, len(p.Keys) != n-1, p.Offsets[n-1] != int64(at), p.Offsets[0] != 0,
 		!slices.IsSorted(p.Offsets), !slices.IsSortedFunc(p.Keys, bytes.Compare), len(p.Objects)%4 != 0:
@@ -455,10 +478,9 @@ func (l *Log) open() error {
 	// By their beginnings, and the one that reaches furthest first: it has what the others have.
 	var spans []header
 	for _, name := range names {
-		var h header
-		if _, err := fmt.Sscanf(name, "%d-%d"+suffix, &h.Since, &h.Until); err == nil && h.name() == name {
+		if h, ok := spanOf(name); ok {
 			spans = append(spans, h)
-		} else if strings.HasSuffix(name, ".tmp") {
+		} else if strings.HasSuffix(name, unfinished) {
 			if err := l.o.FS.Remove(l.path(name)); err != nil {
 				return err
 			}

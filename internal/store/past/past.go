@@ -65,6 +65,7 @@ const packBytes = 4 << 20
 // Source is the log that has the newest commits.
 type Source interface {
 	store.Log
+	store.Eraser
 	// Bounds are the revision after which the log has all commits, and that of the newest one.
 	Bounds() (oldest, newest int64)
 }
@@ -81,10 +82,12 @@ type Log struct {
 	packing  sync.Mutex // held while packs are written or removed. It is taken before mu.
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards the following; no file is read or written under it
-	packs  []*pack    // oldest first
-	closed bool
-	soon   bool // packSoon runs, or is about to
+	mu    sync.Mutex // guards the following; no file is read or written under it
+	packs []*pack    // oldest first
+	// leaving are those that were taken out of packs and have a reader yet, among others: replace forgets the others.
+	leaving []*pack
+	closed  bool
+	soon    bool // packSoon runs, or is about to
 	// failing is since when attempts have failed; zero: the last one has not. full says that the disk was full.
 	failing  time.Time
 	full     bool
@@ -326,10 +329,13 @@ func (l *Log) replace(gone []*pack, p *pack) error {
 		packs = append(packs, p)
 	}
 	l.packs = packs
+	l.leaving = append(slices.DeleteFunc(l.leaving, (*pack).hasEnded), gone...)
 	l.mu.Unlock()
 	var err error
 	for _, is := range gone {
-		is.gone = func() error { return l.o.FS.Remove(l.path(is.name())) }
+		if p == nil || p.name() != is.name() { // else its file has the name already
+			is.gone = func() error { return l.o.FS.Remove(l.path(is.name())) }
+		}
 		err = errors.Join(err, is.release())
 	}
 	return err
