@@ -308,6 +308,11 @@ func NewTooLarge(message string) *Error {
 	}
 }
 
+// NewNotImplemented returns 501: the API has it, this server does not.
+func NewNotImplemented(message string, details *Details) *Error {
+	return &Error{Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message, Details: details}
+}
+
 // NewExpired returns 410: the requested resourceVersion is no longer kept (LIST-6, WATCH-3).
 func NewExpired(message string) *Error {
 	return &Error{Code: http.StatusGone, Reason: Expired, Message: message}

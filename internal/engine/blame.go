@@ -18,8 +18,10 @@ type Blame struct {
 	// changes are those that have set something, the newest first, and by has the index of one for each path.
 	changes []object.Value
 	by      map[string]int
-	// since is the revision of the oldest change that is known, unless it has created the object.
-	since int64
+	// since is the revision of the oldest change that is known, unless it has created the object. What was before it was
+	// purged, or is not kept.
+	since  int64
+	purged bool
 }
 
 // Limits of a blame: the changes that are read, and the bytes of their versions. What is older counts as unknown.
@@ -51,6 +53,10 @@ func (e *Engine) Blame(ctx context.Context, rq *Request, resourceVersion string)
 	read, bytes := 0, 0
 	var failed error
 	err = e.store.Changes(ctx, rq.key(), v.Revision+1, func(p *store.PastChange) bool {
+		if b.purged = p.Purged; p.Purged {
+			b.since = cmp.Or(b.since, p.Revision+1)
+			return false
+		}
 		var before object.Value
 		if before, failed = rq.pastObject(ctx, p.Old); failed != nil {
 			return false
@@ -132,6 +138,9 @@ func (b *Blame) YAML() string {
 		case ok:
 			return texts[i]
 		case l.At.Leaf && b.since > 0:
+			if b.purged {
+				return "before " + strconv.FormatInt(b.since, 10) + " (purged)"
+			}
 			return "before " + strconv.FormatInt(b.since, 10)
 		}
 		return ""
@@ -139,7 +148,8 @@ func (b *Blame) YAML() string {
 }
 
 // LinesDocument lists the changes, and each line of the object's YAML with the one that has set it, as an index. A line
-// of a value without it was set before the change of since; a structural one has no value of its own.
+// of a value without it was set before the change of since, and if purged is true, that was purged; a structural one has
+// no value of its own.
 func (b *Blame) LinesDocument() object.Value {
 	lines := make([]object.Value, len(b.lines))
 	for i, l := range b.lines {
@@ -153,7 +163,11 @@ func (b *Blame) LinesDocument() object.Value {
 		}
 		lines[i] = object.MapOf(members...)
 	}
-	return object.Fields("apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("HistoryLines"),
+	document := object.Fields("apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("HistoryLines"),
 		"object", b.subject, "since", object.StringOf(strconv.FormatInt(b.since, 10)),
 		"changes", object.ListOf(b.changes...), "lines", object.ListOf(lines...))
+	if b.purged {
+		document = document.With("purged", object.BoolOf(true))
+	}
+	return document
 }

@@ -62,12 +62,24 @@ func (e *Engine) versionAt(ctx context.Context, rq *Request, resourceVersion str
 	if err != nil {
 		return nil, err
 	}
-	v, err := e.store.At(ctx, rq.key(), revision)
+	v, err := e.asOf(ctx, rq, revision)
 	if err != nil {
-		return nil, e.snapshotFailed(err, revision, "")
+		return nil, err
 	}
 	if v == nil {
 		return nil, rq.notFound()
+	}
+	return v, nil
+}
+
+// asOf is the version of an object as of a revision; nil: there was none.
+func (e *Engine) asOf(ctx context.Context, rq *Request, revision int64) (*store.Version, error) {
+	v, err := e.store.At(ctx, rq.key(), revision)
+	if purged := (*store.PurgedError)(nil); errors.As(err, &purged) {
+		return nil, rq.Resource.purged(purged)
+	}
+	if err != nil {
+		return nil, e.snapshotFailed(err, revision, "")
 	}
 	return v, nil
 }
@@ -100,7 +112,7 @@ func pastFailed(err error) error {
 
 // Record is the record of an object as a document: its changes, the newest first, each with who has made it and a merge
 // patch (RFC 7386) that makes the version before into this one, in the version of the URL. An object that is gone has
-// one, too. limit 0 is the default; continued is metadata.continue of the document before: the revision
+// one, too. Of a change one of whose versions was purged it has who has made it, and when. limit 0 is the default; continued is metadata.continue of the document before: the revision
 // before which the changes begin. complete says that the last one has created the object.
 //
 // Without managedFields and resourceVersions, which each write changes: the managers of an object as it is say who owns
@@ -121,11 +133,11 @@ func (e *Engine) Record(ctx context.Context, rq *Request, limit int64, continued
 		}
 		before = e.store.Revision() + 1
 	}
+	r := record{rq: rq, limit: int(min(limit, maxChanges))}
 	last, err := e.store.At(ctx, rq.key(), before-1)
-	if err != nil {
+	if r.purged = errors.As(err, new(*store.PurgedError)); err != nil && !r.purged {
 		return object.Nil, e.snapshotFailed(err, before-1, "")
 	}
-	r := record{rq: rq, limit: int(min(limit, maxChanges))}
 	if r.after, err = rq.pastObject(ctx, last); err != nil {
 		return object.Nil, err
 	}
@@ -151,6 +163,7 @@ type record struct {
 	bytes   int
 	changes []object.Value
 	after   object.Value // the object before the last change of changes; null: there was none
+	purged  bool         // after is not known, as it was purged
 	whole   bool         // the last one has created the object
 	last    int64        // the revision of that change
 	next    string       // the revision before which the next document begins; "": there is none
@@ -167,44 +180,41 @@ func (r *record) add(ctx context.Context, p *store.PastChange) bool {
 		return false
 	}
 	if p.Deleted {
-		r.after = object.Nil
+		r.after, r.purged = object.Nil, false
 	}
 	var before object.Value
 	if before, r.err = r.rq.pastObject(ctx, p.Old); r.err != nil {
 		return false
 	}
 	var change object.Value
-	if change, r.err = changeOf(p, before, r.after); r.err != nil {
+	if change, r.err = changeOf(p, before, r.after, r.purged); r.err != nil {
 		return false
 	}
 	r.changes = append(r.changes, change)
-	r.after, r.whole, r.last = before, p.Old == nil, p.Revision
+	r.after, r.purged, r.whole, r.last = before, p.Purged, p.Old == nil && !p.Purged, p.Revision
 	if p.Old != nil {
 		r.bytes += p.Old.Len()
 	}
 	return true
 }
 
-// changeOf is a change in the document. after is ignored for a deletion.
-func changeOf(p *store.PastChange, before, after object.Value) (object.Value, error) {
-	members := attributionOf(p)
-	var what string
-	var shown object.Value
+// changeOf is a change in the document. after is ignored for a deletion; afterPurged says that it is not known.
+func changeOf(p *store.PastChange, before, after object.Value, afterPurged bool) (object.Value, error) {
+	what, key, shown := "modified", "patch", object.Nil
+	var err error
 	switch {
 	case p.Deleted:
-		what, shown = "deleted", before
-	case p.Old == nil:
-		what, shown = "created", after
-	default:
-		difference, err := patch.Between(before, after)
-		if err != nil {
-			return object.Nil, err
-		}
-		return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf("modified")},
-			object.Member{Key: "patch", Value: difference})...), nil
+		what, key, shown = "deleted", "object", before
+	case p.Old == nil && !p.Purged:
+		what, key, shown = "created", "object", after
+	case !p.Purged && !afterPurged:
+		shown, err = patch.Between(before, after)
 	}
-	return object.MapOf(append(members, object.Member{Key: "change", Value: object.StringOf(what)},
-		object.Member{Key: "object", Value: shown})...), nil
+	if p.Purged || afterPurged {
+		key, shown = "purged", object.BoolOf(true)
+	}
+	return object.MapOf(append(attributionOf(p), object.Member{Key: "change", Value: object.StringOf(what)},
+		object.Member{Key: key, Value: shown})...), err
 }
 
 // attributionOf is when a change was made, and by whom.

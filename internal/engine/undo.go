@@ -114,6 +114,8 @@ func (e *Engine) undoChange(ctx context.Context, u *undo, o UndoOptions) error {
 	case change == nil, o.Change != "" && change.Revision != revision:
 		return apierr.NewBadRequest(fmt.Sprintf("undo: Invalid value: %q: none of the changes of the object that are "+
 			"known has this resourceVersion", o.Change))
+	case change.Purged:
+		return u.rq.Resource.purged(&store.PurgedError{Key: u.rq.key(), Revision: change.Revision})
 	case change.Old == nil:
 		return apierr.NewBadRequest("undo: Forbidden: the change has created the object; an undo deletes nothing")
 	case !change.Deleted && u.live.IsNull():
@@ -131,9 +133,9 @@ func (e *Engine) undoChange(ctx context.Context, u *undo, o UndoOptions) error {
 		u.create(ctx, e, before, change.Revision-1)
 		return nil
 	}
-	v, err := e.store.At(ctx, u.rq.key(), change.Revision)
+	v, err := e.asOf(ctx, u.rq, change.Revision)
 	if err != nil {
-		return e.snapshotFailed(err, change.Revision, "")
+		return err
 	}
 	after, err := u.rq.pastObject(ctx, v)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"plinth/internal/apierr"
@@ -43,12 +44,17 @@ const maxUnreadable = 100
 // readFailures collects the unreadable objects that a read of a collection has met.
 type readFailures struct {
 	causes []apierr.Cause
+	// purged is the first object whose version was purged, and not damaged: the list is 410, as after a compaction.
+	purged *store.PurgedError
 	// more: there are others, which the error does not name.
 	more bool
 }
 
 // add adds an object. full says that the search can stop.
 func (f *readFailures) add(v *store.Version) (full bool) {
+	if errors.As(v.Sidecar.Unreadable, &f.purged) {
+		return true
+	}
 	if len(f.causes) == maxUnreadable {
 		f.more = true
 		return true
@@ -61,6 +67,9 @@ func (f *readFailures) add(v *store.Version) (full bool) {
 
 // err is the error about them, in the words of the reference; nil if there are none.
 func (f *readFailures) err(r *Resource) error {
+	if f.purged != nil {
+		return r.purged(f.purged)
+	}
 	if len(f.causes) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"plinth/internal/samplelog"
 
 	"plinth/internal/access"
+	"plinth/internal/apierr"
 )
 
 // The permission to impersonate is checked, and a request that sets other fields of a user without its name is 400.
@@ -149,7 +150,7 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	inBubble(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &logged}, nil))
 		c.Impersonate = func(context.Context, access.User, *access.Attributes) (access.User, string, error) {
-			return access.User{}, "", notImplemented("this fails", nil)
+			return access.User{}, "", apierr.NewNotImplemented("this fails", nil)
 		}
 	}, func(t *testing.T, s *server) {
 		testRefusalsAreLoggedInBounds(t, s, func() string {

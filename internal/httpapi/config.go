@@ -146,7 +146,7 @@ type Class uint8
 const (
 	ReadOnly Class = iota
 	Mutating
-	LongRunning // watches and connections: outside of the limits and without a deadline
+	LongRunning // watches, connections and purges: outside of the limits and without a deadline
 )
 
 var classNames = [...]string{"readOnly", "mutating", "longRunning"}

@@ -89,8 +89,11 @@ func parseRequestInfo(method, path string, query func() url.Values) requestInfo 
 	if more {
 		info.subresource, info.rest, _ = segment(rest)
 	}
-	if info.name == "" {
+	switch {
+	case info.name == "":
 		info.refine(query)
+	case info.verb == "create" && info.subresource == "" && query().Has(purgeParameter):
+		info.verb = "purge" // a right of its own: who may create objects may not remove what they were
 	}
 	return info
 }
@@ -146,10 +149,11 @@ func (info *requestInfo) scope() string {
 
 // class returns the class of the request for the limits on requests under way. Long-running requests have neither a
 // deadline nor a slot: a few hundred watches would otherwise hold all slots as long as they last. As in the reference,
-// a log is long-running even if it is not followed.
+// a log is long-running even if it is not followed. A purge rewrites as many files as there are, and is of little use
+// by halves.
 func (info *requestInfo) class() Class {
 	switch info.verb {
-	case "watch", "proxy":
+	case "watch", "proxy", "purge":
 		return LongRunning
 	case "get", "list", "head", "options":
 		if info.isResource && connects(info.subresource) {

@@ -21,6 +21,7 @@ var verbs = map[string]func(*Handler, *requestState) error{
 	"patch":            (*Handler).patch,
 	"delete":           (*Handler).delete,
 	"deletecollection": (*Handler).deleteCollection,
+	"purge":            (*Handler).purge,
 	"proxy":            nil, // /api/v1/proxy/… was removed in Kubernetes 1.10; this is not the proxy subresource
 	"":                 nil, // an HTTP method without a verb
 }
@@ -54,6 +55,9 @@ func (h *Handler) verb(rs *requestState) (func(*Handler, *requestState) error, e
 	info, r := &rs.info, rs.resource
 	if info.subresource != "" {
 		return h.routeSubresource(rs)
+	}
+	if rs.r.Method != http.MethodGet && rs.r.URL.RawQuery != "" && rs.query().Has(purgeParameter) {
+		return rs.routePurge()
 	}
 	if info.verb == "watch" && !info.watchPath && has(r.Verbs, "list") && !has(r.Verbs, "watch") {
 		return func(*Handler, *requestState) error {
@@ -105,11 +109,6 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 		return nil, apierr.NewMethodNotAllowed()
 	}
 	return verbs[info.verb], nil
-}
-
-// notImplemented is 501: the API has it, this server does not.
-func notImplemented(message string, details *apierr.Details) error {
-	return &apierr.Error{Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message, Details: details}
 }
 
 // has says whether a list of verbs contains a verb for which the server has a function.
