@@ -18,8 +18,8 @@ import (
 	"plinth/patch"
 )
 
-// The commands about the past of objects: history, diff and undo. They are clients of what docs/server.md says in "The
-// past".
+// The commands about the past of objects: history, diff, undo and purge. They are clients of what docs/server.md says in
+// "The past".
 
 // objectFlags are the flags of commands about objects of a server.
 type objectFlags struct{ kubeconfig, namespace string }
@@ -200,7 +200,10 @@ func printChanges(out io.Writer, name string, record object.Value) error {
 			user += " (" + as + ")"
 		}
 		change := c.At("change").Str()
-		if change == "modified" {
+		switch {
+		case c.At("purged").Bool():
+			change += ", purged"
+		case change == "modified":
 			change = strings.Join(changedFields(c.At("patch")), " ")
 		}
 		verb := c.At("verb").Str()

@@ -163,6 +163,18 @@ func TestPastOfAnObject(t *testing.T) {
 	p.wants(0, []string{"undo", name, "-y"}, "+kind: ConfigMap")
 	p.wants(0, []string{"diff", name, "--from", "0s"})
 
+	p.wants(0, []string{"purge", name, "--dry-run"}, "7 versions of cm/settings would be removed", "of 9 changes who has",
+		"Note: the object stays as it is", "Note: backups")
+	p.wants(1, []string{"purge", name}, "7 versions", "nothing was removed: without a terminal, --yes removes")
+	p.wants(1, []string{"diff", name, "--from", first}, "uid: ")
+	p.wants(0, []string{"purge", name, "-y"}, "7 versions of cm/settings: removed from the disk")
+	p.wants(0, []string{"purge", name, "-y"}, "no version of cm/settings would be")
+	p.wants(0, []string{"history", name}, "modified, purged", "deleted, purged", "created, purged",
+		first, "painter")
+	p.wants(2, []string{"diff", name, "--from", first}, "was purged")
+	p.wants(1, []string{"undo", name, "--to", first}, "was purged")
+	p.wants(1, []string{"purge", "cm/nobody", "-y"}, `configmaps "nobody" not found`)
+
 	// Another plane has another one of the name.
 	p.request(http.MethodPost, "/apis/plinth/v1alpha1/planes", "",
 		"{apiVersion: plinth/v1alpha1, kind: Plane, metadata: {name: other}}")

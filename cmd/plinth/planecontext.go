@@ -286,10 +286,25 @@ func (s *planeServer) dropContext(ctx context.Context, k kubeconfig, p *planeCop
 	return fmt.Sprintf("Its context %s in %s is removed.", p.Name, k.file)
 }
 
+// unconfirmed is the error after asks has returned false. Its text says what was not done and, behind a colon, what does
+// it where nobody can be asked.
+func unconfirmed(c *cobra.Command, text string) error {
+	if _, ok := person(c); ok {
+		text, _, _ = strings.Cut(text, ":")
+	}
+	return errors.New(text)
+}
+
+// person returns the terminal at which a person can be asked; false: there is none.
+func person(c *cobra.Command) (in *os.File, ok bool) {
+	in, ok = c.InOrStdin().(*os.File)
+	return in, ok && isTerminal(in) && isTerminal(c.OutOrStdout())
+}
+
 // asks asks a person at a terminal; elsewhere the answer is no.
 func asks(c *cobra.Command, question string) bool {
-	in, ok := c.InOrStdin().(*os.File)
-	if !ok || !isTerminal(in) || !isTerminal(c.OutOrStdout()) {
+	in, ok := person(c)
+	if !ok {
 		return false
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s [y/N] ", question)

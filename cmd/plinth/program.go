@@ -30,7 +30,7 @@ func commands() []group {
 		{"Planes", []*cobra.Command{planeCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
 		{"Objects", []*cobra.Command{kubectlCommand(), consoleCommand(), ownersCommand(), mergeCommand(),
-			changesCommand(), diffCommand(), undoCommand()}},
+			changesCommand(), diffCommand(), undoCommand(), purgeCommand()}},
 		{"Data", []*cobra.Command{backupCommand(), restoreCommand(), copyCommand(), checkCommand(), exportCommand(),
 			doctorCommand()}},
 	}

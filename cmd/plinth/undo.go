@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -114,10 +113,7 @@ func (f *undoFlags) run(c *cobra.Command, name string) error {
 	case f.dryRun:
 		return nil
 	case !f.yes && !asks(c, "Write this?"):
-		if in, ok := c.InOrStdin().(*os.File); ok && isTerminal(in) && isTerminal(out) {
-			return errors.New("nothing was written")
-		}
-		return errors.New("nothing was written: without a terminal, --yes writes")
+		return unconfirmed(c, "nothing was written: without a terminal, --yes writes")
 	}
 	written, err := r.documentOf(method, to, url.Values{"fieldManager": {undoManager}}, body)
 	if err != nil {

@@ -148,8 +148,8 @@ func (b *Blame) YAML() string {
 }
 
 // LinesDocument lists the changes, and each line of the object's YAML with the one that has set it, as an index. A line
-// of a value without it was set before the change of since, and if purged is true, that was purged; a structural one has
-// no value of its own.
+// of a value without it was set before the change of since, and if purged is true, that was purged; a structural one
+// has no value of its own.
 func (b *Blame) LinesDocument() object.Value {
 	lines := make([]object.Value, len(b.lines))
 	for i, l := range b.lines {

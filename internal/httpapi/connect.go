@@ -82,7 +82,8 @@ func (h *Handler) connect(rs *requestState) error {
 		}
 	}
 	if rs.backend == nil {
-		return apierr.NewNotImplemented(rs.subresource.Name+" of "+rs.resource.Name+" is not available here: there are no nodes",
+		return apierr.NewNotImplemented(
+			rs.subresource.Name+" of "+rs.resource.Name+" is not available here: there are no nodes",
 			&apierr.Details{Name: info.name, Group: info.group, Kind: info.resource})
 	}
 	return h.forward(rs)

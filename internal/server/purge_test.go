@@ -118,7 +118,8 @@ func TestPurge(t *testing.T) {
 		s.watchEnds(first)
 		// What does not show it is whole.
 		s.want(404, "", http.MethodGet, path+asOf(before[""]), "")
-		for _, query := range []string{planeMaps + asOf(before[""]), planeMaps + asOf(second) + "&fieldSelector=metadata.name=z"} {
+		for _, query := range []string{asOf(before[""]), asOf(second) + "&fieldSelector=metadata.name=z"} {
+			query = planeMaps + query
 			list := s.want(200, "", http.MethodGet, query, "").At("items")
 			if n := list.Len(); list.Items()[n-1].At("data", "value").Str() != "stays" {
 				t.Errorf("%s: %s", query, object.AppendJSON(nil, list))

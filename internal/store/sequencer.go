@@ -74,7 +74,7 @@ type pendingWrite struct {
 //
 //	synced < revision of every pending write ≤ next,  synced ≥ the revisions of all states
 //
-// There are two locks of commits, taken in this order: seq, and a state's mu. The live versions change with both held, so
+// Commits have two locks, taken in this order: seq, and a state's mu. The live versions change with both held, so
 // holding seq is enough to read them. Neither is held during Append.
 type sequencer struct {
 	config *Config

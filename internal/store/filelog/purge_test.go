@@ -182,7 +182,8 @@ func TestPurgeBesideWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(store.Config{Log: log, Describe: describeNothing, CompactBytes: 8 << 10, MemoryHistoryBytes: 1 << 10})
+	s, err := store.Open(store.Config{Log: log, Describe: describeNothing, CompactBytes: 8 << 10,
+		MemoryHistoryBytes: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

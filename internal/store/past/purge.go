@@ -22,8 +22,8 @@ import (
 //	old   | blocks before | blocks of the object  | blocks after | header | trailer |
 //	new   | the same      | with other entries    | the same     | with other offsets
 //
-// An entry of a purged version keeps its key, its time, who has made the change, and the revision of the version. So the
-// keys are the same ones, and so are the objects of the header.
+// An entry of a purged version keeps its key, its time, who has made the change, and the revision of the version. So
+// the keys are the same ones, and so are the objects of the header.
 //
 // The new file gets the name of the old one. So a crash leaves one of the two, and never a gap. Readers go on with the
 // old one, whose file has no name any more, until they end; a purge waits for them, as their file takes the disk until
