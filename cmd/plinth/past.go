@@ -18,8 +18,8 @@ import (
 	"plinth/patch"
 )
 
-// The commands about the past of objects: history, diff, undo and purge. They are clients of what docs/server.md says in
-// "The past".
+// The commands about the past of objects: history, diff, undo and purge. They are clients of what docs/server.md says
+// in "The past".
 
 // objectFlags are the flags of commands about objects of a server.
 type objectFlags struct{ kubeconfig, namespace string }

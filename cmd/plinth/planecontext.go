@@ -286,8 +286,8 @@ func (s *planeServer) dropContext(ctx context.Context, k kubeconfig, p *planeCop
 	return fmt.Sprintf("Its context %s in %s is removed.", p.Name, k.file)
 }
 
-// unconfirmed is the error after asks has returned false. Its text says what was not done and, behind a colon, what does
-// it where nobody can be asked.
+// unconfirmed is the error after asks has returned false. Its text says what was not done and, behind a colon, what
+// does it where nobody can be asked.
 func unconfirmed(c *cobra.Command, text string) error {
 	if _, ok := person(c); ok {
 		text, _, _ = strings.Cut(text, ":")

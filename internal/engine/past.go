@@ -112,9 +112,9 @@ func pastFailed(err error) error {
 
 // Record is the record of an object as a document: its changes, the newest first, each with who has made it and a merge
 // patch (RFC 7386) that makes the version before into this one, in the version of the URL. An object that is gone has
-// one, too. limit 0 is the default; continued is metadata.continue of the document before: the revision before which the
-// changes begin. complete says that the last one has created the object. Of a change whose version was purged, or that
-// before it, the record has who has made it, and when.
+// one, too. limit 0 is the default; continued is metadata.continue of the document before: the revision before which
+// the changes begin. complete says that the last one has created the object. Of a change whose version was purged, or
+// that before it, the record has who has made it, and when.
 //
 // Without managedFields and resourceVersions, which each write changes: the managers of an object as it is say who owns
 // what, and a change says its own resourceVersion.

@@ -81,6 +81,7 @@ func TestPastHistories(t *testing.T) {
 		"forms":     140,
 		"redefined": 25, "off": 10, "merged": 30, "removed": 4,
 		"gets": 130, "absent": 250, "lists": 1000, "items": 2000, "pages": 250, "gone": 100, "old": 700,
+		"purges": 30, "purgedVersions": 40, "purgedGets": 15, "purgedLists": 30, "purgedChanges": 60,
 		"records": 600, "changes": 1200, "recordPages": 200, "deleted": 120, "historyChanges": 60,
 	} {
 		if have := n.of[name]; have < floor**histories/100 && *histories >= 100 {
@@ -150,7 +151,8 @@ func playHistory(t *testing.T, types *sharedTypes, seed uint64, n *pastCounts) {
 	}()
 	rng := rand.New(rand.NewPCG(seed, 48))
 	w := &pastWorld{t: t, n: n, seed: seed, rng: rng, types: types, fs: vfs.NewCrashableMem(), clock: new(atomic.Int64),
-		model: pastModel{versions: map[pastKey][]pastVersion{}, times: map[int64]time.Time{}}}
+		model: pastModel{versions: map[pastKey][]pastVersion{}, times: map[int64]time.Time{},
+			purged: map[pastKey]int64{}}}
 	w.clock.Store(beginning.UnixNano())
 	w.options = past.Options{Retention: []time.Duration{time.Hour, 1000 * time.Hour}[rng.IntN(2)], Bytes: 1 << 40}
 	if rng.IntN(8) == 0 {
@@ -413,6 +415,8 @@ func (w *pastWorld) step() {
 		w.advance([]time.Duration{10 * time.Minute, 10 * time.Minute, 30 * time.Minute, -time.Hour}[w.rng.IntN(4)])
 	case n < 88:
 		w.restart()
+	case n < 90:
+		w.purge()
 	default:
 		w.readOne(w.revision())
 	}
@@ -463,6 +467,38 @@ func (w *pastWorld) pack() {
 		case after[i] != b:
 			w.n.add("merged", 1)
 		}
+	}
+}
+
+// purge purges an object. All watches from before end, so that of the test begins again, as in advance.
+func (w *pastWorld) purge() {
+	k := w.key()
+	for range 4 { // rather one that has something to purge
+		if other := w.key(); len(w.model.versions[other]) > len(w.model.versions[k]) {
+			k = other
+		}
+	}
+	w.note("purge %v", k)
+	w.feed.Close()
+	code, answer := w.send(pastCall{method: http.MethodPost, path: k.path(w.version()) + "?purge", user: "admin"})
+	w.reached(w.plane.Store.Revision())
+	w.follow()
+	versions, _ := answer["versions"].(float64)
+	switch _, kept := w.model.record(k, "v1", math.MaxInt64); {
+	case code == http.StatusNotFound && w.model.live(k) == nil && (kept == 0 || w.log == nil):
+		return
+	case code != http.StatusOK:
+		w.fail("a purge of %v: %d, %v", k, code, answer)
+	}
+	until, err := strconv.ParseInt(textAt(answer, "until"), 10, 64)
+	if err != nil || until > w.model.newest || w.model.live(k) == nil != (answer["live"] == nil) {
+		w.fail("a purge of %v: %v", k, answer)
+	}
+	w.model.purged[k] = until
+	w.n.add("purges", 1)
+	w.n.add("purgedVersions", int(versions))
+	if all := w.model.versions[k]; len(all) > 0 {
+		w.getAsOf(k, all[w.rng.IntN(len(all))].revision)
 	}
 }
 
@@ -624,6 +660,12 @@ func (w *pastWorld) getAsOf(k pastKey, revision int64) {
 	path := fmt.Sprintf("%s?resourceVersionMatch=Exact&resourceVersion=%d", k.path(version), revision)
 	w.older(revision)
 	code, answer := w.get(path)
+	if purged := w.model.isPurged(k, revision); purged {
+		if w.n.add("purgedGets", 1); code != http.StatusGone {
+			w.fail("GET %s: %d, %v; it was purged", path, code, answer)
+		}
+		return
+	}
 	if w.isGone(code, answer, k.kind, revision, path) {
 		return
 	}
@@ -656,8 +698,13 @@ func (w *pastWorld) list(kind int, revision int64, s pastSelection, limit int) {
 	}
 	w.older(revision)
 	var have []any
+	purged := w.model.listsPurged(kind, revision, s)
 	for {
 		code, answer := w.get(path + "?" + query.Encode())
+		if purged && code == http.StatusGone {
+			w.n.add("purgedLists", 1)
+			return
+		}
 		if w.isGone(code, answer, kind, revision, path) {
 			return
 		}
@@ -678,6 +725,9 @@ func (w *pastWorld) list(kind int, revision int64, s pastSelection, limit int) {
 		query.Set("continue", next)
 		query.Del("resourceVersion")
 		query.Del("resourceVersionMatch")
+	}
+	if purged {
+		w.fail("GET %s as of %d, %v: it has an object that was purged:\n%s", path, revision, query, jsonOf(have))
 	}
 	want := w.model.list(kind, version, revision, s)
 	w.n.add("lists", 1)
@@ -745,6 +795,11 @@ func (w *pastWorld) record(k pastKey, limit int, before int64) {
 		w.n.add("deleted", 1)
 	}
 	w.n.add("changes", len(have))
+	for _, c := range have {
+		if c.(map[string]any)["purged"] != nil {
+			w.n.add("purgedChanges", 1)
+		}
+	}
 	if len(have) < kept {
 		w.fail("%s before %d: %d changes, want %d to %d:\n%s", path, before, len(have), kept, len(want), jsonOf(have))
 	}

@@ -19,8 +19,10 @@ type pastModel struct {
 	// keptFrom is, for each kind, the oldest revision as of which the past has to know what there was. Before it an
 	// answer is right, or it is 410.
 	keptFrom [kinds]int64
-	form     widgetForm // of the definition of Widgets as it is now
-	defined  bool
+	// purged has, for each object that was purged, the revision up to which changes have ended purged versions.
+	purged  map[pastKey]int64
+	form    widgetForm // of the definition of Widgets as it is now
+	defined bool
 }
 
 const (
@@ -72,6 +74,30 @@ func (m *pastModel) asOf(k pastKey, revision int64) map[string]any {
 		}
 	}
 	return found
+}
+
+// isPurged says whether what an object was as of a revision was purged.
+func (m *pastModel) isPurged(k pastKey, revision int64) bool {
+	was := false
+	for _, v := range m.versions[k] {
+		if v.revision > revision {
+			return was && v.revision <= m.purged[k]
+		}
+		was = v.object != nil
+	}
+	return false
+}
+
+// listsPurged says whether a list as of a revision would have an object whose version was purged. Its labels are not
+// known any more.
+func (m *pastModel) listsPurged(kind int, revision int64, s pastSelection) bool {
+	for k := range m.purged {
+		if k.kind == kind && (s.namespace == "" || k.namespace == s.namespace) && (s.name == "" || k.name == s.name) &&
+			m.isPurged(k, revision) {
+			return true
+		}
+	}
+	return false
 }
 
 // expire notes that what was changed before a moment need not be kept.
@@ -156,6 +182,11 @@ func (m *pastModel) record(k pastKey, version string, before int64) (changes []a
 			change["change"], change["object"] = "created", now
 		default:
 			change["change"], change["patch"] = "modified", mergePatch(last, now)
+		}
+		if m.isPurged(k, v.revision-1) || m.isPurged(k, v.revision) {
+			delete(change, "object")
+			delete(change, "patch")
+			change["purged"] = true
 		}
 		changes = append(changes, change)
 		if last = now; v.revision > m.keptFrom[k.kind] {
