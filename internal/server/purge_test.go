@@ -307,3 +307,25 @@ func TestPurgeWithoutPast(t *testing.T) {
 		}
 	}
 }
+
+// A past that was kept once, and is not read any more, is not purged, and the answer says so.
+//
+// SPEC: BEY-4
+func TestPurgeBesideAnUnusedPast(t *testing.T) {
+	s := startPlanes(t, nil)
+	const path = planeMaps + "/a"
+	s.want(201, "", http.MethodPost, planeMaps, mapOf("a", "1"))
+	s.want(200, "", http.MethodPatch, path, `{"data": {"value": "2"}}`)
+	s.want(200, "", http.MethodGet, path+"?history", "")
+	s = s.restarted(func(c *Config) { c.Past.Retention = 0 })
+	s.want(200, "", http.MethodPatch, path, `{"data": {"value": "3"}}`)
+	dir := filepath.Join(s.config.DataDir, "past")
+	e := s.want(500, "", http.MethodPost, path+"?purge", "")
+	if text := e.At("message").Str(); !strings.Contains(text, dir+" has what was kept") {
+		t.Errorf("it says %s", text)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, "", http.MethodPost, path+"?purge", "")
+}

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -140,6 +141,28 @@ func (p *Past) over(log past.Source, c *Config, sealing store.Sealing) (*past.Lo
 		return nil, errors.Join(err, log.Close())
 	}
 	return over, nil
+}
+
+// unusedPast is a log beside the directory of a past that was kept once, and is not any more.
+type unusedPast struct {
+	past.Source
+	dir string // may not exist
+}
+
+// Erase is that of the log. It fails while there are packs: nobody reads them, so they are not rewritten, and a purge
+// must not say that all is gone.
+func (u unusedPast) Erase(horizon int64, c *store.Checkpoint) error {
+	if err := u.Source.Erase(horizon, c); err != nil || u.dir == "" {
+		return err
+	}
+	switch in, err := os.ReadDir(u.dir); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && len(in) == 0:
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s has what was kept of the past before --history-retention or --history-bytes was set to 0: "+
+		"remove it, and purge again", u.dir)
 }
 
 // off says that nothing is kept.
@@ -285,7 +308,7 @@ func Open(ctx context.Context, c Config) (s *Storage, err error) {
 		if err != nil {
 			return s, err
 		}
-		if config.Log = source; !c.Past.off() {
+		if config.Log = (unusedPast{source, c.Past.Dir}); !c.Past.off() {
 			over, err := c.Past.over(source, &c, config.Sealing)
 			if err != nil {
 				return s, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -184,4 +185,77 @@ func podOf(n, change int) []byte {
 		`"conditions":[{"type":"Ready","status":"%t","lastTransitionTime":"2026-01-%02dT%02d:%02d:%02dZ","message":"%x"}]}}`,
 		n>>16, n>>8&255, n&255, change%2 == 0, change/86400%28+1, change/3600%24, change/60%60, change%60,
 		uint64(change)*0x9E3779B97F4A7C15)
+}
+
+// BenchmarkPurge purges one object of many, whose changes are in all packs. The metrics are the time, the bytes of the
+// packs that were rewritten, and what the heap has had in use at most beside what it had before.
+func BenchmarkPurge(b *testing.B) {
+	const objects, atOnce = 10_000, 100
+	dir := b.TempDir()
+	log, err := filelog.Open(dir, filelog.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	kept, err := Open(filepath.Join(dir, "past"), log, Options{Retention: time.Hour, Bytes: 1 << 40})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := store.Open(store.Config{Describe: storetest.Describe, Log: kept, HistoryBytes: 64 << 20,
+		MemoryHistoryBytes: 16 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	ctx, rng := context.Background(), rand.New(rand.NewPCG(1, 2))
+	key := func(i int) store.Key { return store.Key{Resource: "/pods", Name: fmt.Sprintf("ns/pod-%05d", i)} }
+	for i := 0; i < *changes; i += atOnce {
+		all := map[int]store.Change{}
+		for len(all) < atOnce {
+			n := rng.IntN(objects)
+			all[n] = store.Change{Key: key(n), Data: podOf(n, i+len(all))}
+		}
+		all[7] = store.Change{Key: key(7), Data: podOf(7, i)}
+		if _, err := s.Commit(ctx, nil, slices.Collect(maps.Values(all))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := kept.Pack(ctx); err != nil {
+		b.Fatal(err)
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse
+	}
+	runtime.GC()
+	before, most := heap(), uint64(0)
+	done, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			most = max(most, heap())
+			select {
+			case <-done:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	began := time.Now()
+	p, err := s.Purge(ctx, key(7), false)
+	took := time.Since(began)
+	close(done)
+	<-watched
+	if err != nil || p.Versions < *changes/atOnce-1 {
+		b.Fatalf("%+v, %v", p, err)
+	}
+	size := int64(0)
+	for _, p := range kept.packs {
+		size += p.size
+	}
+	b.ReportMetric(float64(took.Milliseconds()), "ms/purge")
+	b.ReportMetric(float64(size)/1e6, "MB-of-packs")
+	b.ReportMetric(float64(p.Versions), "versions")
+	b.ReportMetric((float64(most)-float64(before))/1e6, "MB-of-heap")
 }
