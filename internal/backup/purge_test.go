@@ -87,8 +87,10 @@ func TestPurge(t *testing.T) {
 	for range 20 {
 		s.write(t)
 	}
-	if _, err := s.Purge(t.Context(), secret, false); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second one loses nothing more, and is not said
+		if _, err := s.Purge(t.Context(), secret, false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, text := range []string{first, second} {
 		if found := filesWith(t, s.dir, text); len(found) > 0 {

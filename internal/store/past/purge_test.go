@@ -654,3 +654,35 @@ func TestPurgeWithoutPast(t *testing.T) {
 		}
 	}
 }
+
+// The snapshot that is kept for the next pages of a list has nothing that was purged, also if it was made meanwhile.
+//
+// SPEC: BEY-4, LIST-4
+func TestPurgeForgetsSnapshots(t *testing.T) {
+	p := newPurging(t, 6, vfs.NewMem())
+	p.put(key(1), "password")
+	then := p.Revision()
+	p.put(key(1), "none")
+	if err := p.log.Pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.purge(key(2)) // of nothing: the history does not reach back any more
+	p.put(key(2), "first-of-2")
+	p.put(key(2), "second-of-2")
+	p.purge(key(2))
+	for range 2 {
+		if sn, err := p.Snapshot(then, "/pods"); err != nil {
+			t.Fatal(err)
+		} else if v, _ := sn.Get(key(1)); v == nil || string(v.Data()) != "password" {
+			t.Fatalf("before the purge it was %v", v)
+		}
+	}
+	p.purge(key(1))
+	sn, err := p.Snapshot(then, "/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := sn.Get(key(1)); v == nil || v.Sidecar.Unreadable == nil || v.Len() > 0 {
+		t.Errorf("after the purge it was %v", v)
+	}
+}
