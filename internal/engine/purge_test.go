@@ -19,7 +19,8 @@ type sharedWriter struct{ store.Writer }
 func TestPurgeOnEtcd(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"metadata":{"name":"a"}}`)
-	shared := New(Config{Store: &store.Store{State: b.store.State, Writer: sharedWriter{b.store.Writer}}, Registry: b.registry})
+	shared := New(Config{Store: &store.Store{State: b.store.State, Writer: sharedWriter{b.store.Writer}},
+		Registry: b.registry})
 	rq := b.request("a")
 	rq.Name = "a"
 	for _, dryRun := range []bool{true, false} {
