@@ -209,7 +209,8 @@ func (p *purging) compare() {
 	for k, all := range p.was {
 		i := len(all) - 1
 		err := p.Changes(ctx, k, 0, func(c *store.PastChange) bool {
-			if i < 0 || c.Revision != all[i].from || c.Deleted != (all[i].data == "") || c.Time == 0 {
+			if i < 0 || c.Revision != all[i].from || c.Deleted != (all[i].data == "") || c.Time == 0 ||
+				c.Purged && c.Old != nil {
 				p.t.Fatalf("the change %d of %s is %+v", i, k, c)
 			}
 			i--
