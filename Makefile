@@ -104,6 +104,7 @@ nightly: ## the oracles of merges, patches, custom types and the past at length,
 	cd conformance && go test -count=1 -timeout 1h ./oracle/schema -cases 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/plane -run TestPastHistories -histories 10000 -seed "$$(date +%s)"
+	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/store/etcd -run TestSimulation -deviations 2 -simulations 200000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go run ./load/planes
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100

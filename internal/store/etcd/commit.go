@@ -223,30 +223,31 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 //   - There are some, and another process can have made them: the witness says whose they are. If one of the attempts
 //     did not write the witness, that cannot be found out.
 //   - There are none: it was not carried out, unless the state has missed changes (reload). Then it may have been, and
-//     its changes may have been overwritten since.
+//     its changes may have been overwritten since. A key that still has the revision that it replaces proves that it
+//     was not. One that is absent, as it has to be, does not: the transaction may have made it, and another one removed
+//     it.
 func (w *Writer) whatBecame(t *transaction, refused error, end time.Time) (int64, error) {
-	at, unique, missed := w.found(t)
+	equal, unique, missed := w.found(t)
 	switch {
-	case at > 0 && unique:
-		return at, nil
-	case at == 0 && (!missed || refused == nil):
-		return 0, nil
-	case at == 0:
-		return 0, unknown(errMissed)
-	case t.unwitnessed:
+	case len(equal) > 0 && unique:
+		return equal[0], nil
+	case len(equal) > 0 && t.unwitnessed:
 		return 0, unknown(errEqual)
 	}
-	mine := false
-	err := w.insist(end, func() (err error) {
-		mine, err = w.witness.saw(w.ctx, w.Cluster, t.number, at)
-		return err
-	})
-	switch {
-	case err != nil:
-		return 0, unknown(err)
-	case mine:
-		return at, nil
-	case missed && refused != nil:
+	for _, at := range equal {
+		mine := false
+		err := w.insist(end, func() (err error) {
+			mine, err = w.witness.saw(w.ctx, w.Cluster, t.number, at)
+			return err
+		})
+		if err != nil {
+			return 0, unknown(err)
+		}
+		if mine {
+			return at, nil
+		}
+	}
+	if missed && (refused != nil || !t.replaces()) {
 		return 0, unknown(errMissed)
 	}
 	return 0, nil
@@ -477,22 +478,27 @@ func (w *Writer) forget(t *transaction) {
 	}
 }
 
-// found returns the revision at which the state has received changes that are equal to those of a transaction, or 0;
-// whether no other process can have made them; and whether the state has missed changes since the transaction was sent.
-func (w *Writer) found(t *transaction) (at int64, unique, missed bool) {
+// found returns the revisions at which the state has received changes that are equal to those of a transaction; whether
+// no other process can have made them; and whether the state has missed changes since the transaction was sent.
+func (w *Writer) found(t *transaction) (equal []int64, unique, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range t.sent {
-		if s.revision > 0 && !unique {
-			at, unique = s.revision, s.unique
+		if len(s.revisions) > 0 && !unique {
+			equal, unique = slices.Clone(s.revisions), s.unique
 		}
 	}
-	return at, unique, w.reloads != t.reloads
+	return equal, unique, w.reloads != t.reloads
 }
 
 // unique says whether the changes of a transaction cannot be another's.
 func (t *transaction) unique() bool {
 	return slices.ContainsFunc(t.sent, func(s *sent) bool { return s.unique })
+}
+
+// replaces says whether a transaction requires that a key that it changes has a certain revision.
+func (t *transaction) replaces() bool {
+	return slices.ContainsFunc(t.sent, func(s *sent) bool { return s.base > 0 })
 }
 
 // isTransient says whether a request that has failed may succeed when it is sent again: its connection was lost, its

@@ -215,8 +215,9 @@ type sent struct {
 	// unique says that no other process writes this value: an encrypted one has a random part, and a new object a UID
 	// that was made for it.
 	unique bool
-	// revision is the one at which an equal change was received; 0: none was. Writer.mu guards it.
-	revision int64
+	// revisions are those at which an equal change was received; one that was made, removed and made again has several.
+	// Writer.mu guards them.
+	revisions []int64
 }
 
 // anyBase is the base of a change without a precondition on its key.
@@ -231,9 +232,9 @@ func (w *Writer) received(at string, value []byte, deleted bool, base, revision 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.sent[at] {
-		if s.revision == 0 && (s.value == nil) == deleted && (s.base == base || s.base == anyBase) &&
+		if (s.value == nil) == deleted && (s.base == base || s.base == anyBase) &&
 			(deleted || bytes.Equal(s.value, value)) {
-			s.revision = revision
+			s.revisions = append(s.revisions, revision)
 			equal = s
 		}
 	}
@@ -246,8 +247,8 @@ func (w *Writer) receivedAfter(at string, value []byte, revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.sent[at] {
-		if s.revision == 0 && s.value != nil && s.base < revision && bytes.Equal(s.value, value) {
-			s.revision = revision
+		if s.value != nil && s.base < revision && bytes.Equal(s.value, value) {
+			s.revisions = append(s.revisions, revision)
 		}
 	}
 }

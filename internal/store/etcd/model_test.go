@@ -1,0 +1,223 @@
+package etcd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// This file is a model of etcd: what it stores, and what its clients may be told when. simulation_test.go decides in
+// which order that happens.
+
+// model is the content of an etcd with all of its history. Only one goroutine at a time uses it.
+type model struct {
+	cluster   uint64
+	revision  int64
+	compacted int64
+	live      map[string]*mvccpb.KeyValue
+	history   []change // ascending
+	leases    map[int64]bool
+	lastLease int64
+}
+
+// change is a revision.
+type change struct {
+	revision int64
+	events   []*mvccpb.Event
+	by       int // whose transaction it was
+}
+
+func newModel() *model {
+	return &model{cluster: 1, revision: 1, live: map[string]*mvccpb.KeyValue{}, leases: map[int64]bool{}}
+}
+
+func (m *model) header() *etcdserverpb.ResponseHeader {
+	return &etcdserverpb.ResponseHeader{ClusterId: m.cluster, MemberId: 1, Revision: m.revision, RaftTerm: 1}
+}
+
+// at is the content of the keys from one key to another as of a revision, in order.
+func (m *model) at(from, end string, revision int64) (all []*mvccpb.KeyValue) {
+	content := map[string]*mvccpb.KeyValue{}
+	for _, c := range m.history {
+		if c.revision > revision {
+			break
+		}
+		for _, e := range c.events {
+			if content[string(e.Kv.Key)] = e.Kv; e.Type == mvccpb.Event_DELETE {
+				delete(content, string(e.Kv.Key))
+			}
+		}
+	}
+	for key, kv := range content {
+		if within(key, from, end) {
+			all = append(all, kv)
+		}
+	}
+	slices.SortFunc(all, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
+	return all
+}
+
+// within says whether a key is in a range as etcd's requests name them.
+func within(key, from, end string) bool {
+	return key == from || end != "" && key >= from && (key < end || end == "\x00")
+}
+
+func (m *model) read(r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	revision := cmp.Or(r.Revision, m.revision)
+	switch {
+	case revision > m.revision:
+		return nil, rpctypes.ErrGRPCFutureRev
+	case revision < m.compacted:
+		return nil, rpctypes.ErrGRPCCompacted
+	}
+	all := m.at(string(r.Key), string(r.RangeEnd), revision)
+	answer := &etcdserverpb.RangeResponse{Header: m.header(), Count: int64(len(all))}
+	if r.Limit > 0 && int64(len(all)) > r.Limit {
+		all, answer.More = all[:r.Limit], true
+	}
+	answer.Kvs = all
+	return answer, nil
+}
+
+// transact carries out a transaction.
+func (m *model) transact(r *etcdserverpb.TxnRequest, by int) (*etcdserverpb.TxnResponse, error) {
+	holds := true
+	for _, c := range r.Compare {
+		var revision int64
+		if kv := m.live[string(c.Key)]; kv != nil {
+			revision = kv.ModRevision
+		}
+		if c.Target != etcdserverpb.Compare_MOD || c.Result != etcdserverpb.Compare_EQUAL {
+			return nil, errors.New("the model has no such comparison")
+		}
+		holds = holds && revision == c.GetModRevision()
+	}
+	answer := &etcdserverpb.TxnResponse{Succeeded: holds}
+	ops := r.Success
+	if !holds {
+		ops = r.Failure
+	}
+	for _, op := range ops { // before anything is written
+		if put := op.GetRequestPut(); put != nil && put.Lease != 0 && !m.leases[put.Lease] {
+			return nil, rpctypes.ErrGRPCLeaseNotFound
+		}
+	}
+	c := change{revision: m.revision + 1, by: by}
+	for _, op := range ops {
+		switch {
+		case op.GetRequestPut() != nil:
+			put := op.GetRequestPut()
+			kv := &mvccpb.KeyValue{Key: put.Key, Value: put.Value, Lease: put.Lease, CreateRevision: c.revision,
+				ModRevision: c.revision, Version: 1}
+			if old := m.live[string(put.Key)]; old != nil {
+				kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1
+			}
+			c.events = append(c.events, &mvccpb.Event{Kv: kv})
+		case op.GetRequestDeleteRange() != nil:
+			if key := op.GetRequestDeleteRange().Key; m.live[string(key)] != nil {
+				c.events = append(c.events, &mvccpb.Event{Type: mvccpb.Event_DELETE,
+					Kv: &mvccpb.KeyValue{Key: key, ModRevision: c.revision}})
+			}
+		default:
+			return nil, errors.New("the model has no such operation")
+		}
+	}
+	m.commit(c)
+	answer.Header = m.header()
+	return answer, nil
+}
+
+func (m *model) commit(c change) {
+	if len(c.events) == 0 {
+		return
+	}
+	for _, e := range c.events {
+		if m.live[string(e.Kv.Key)] = e.Kv; e.Type == mvccpb.Event_DELETE {
+			delete(m.live, string(e.Kv.Key))
+		}
+	}
+	m.revision, m.history = c.revision, append(m.history, c)
+}
+
+// expire ends all leases, and removes their keys.
+func (m *model) expire() {
+	c := change{revision: m.revision + 1, by: nobody}
+	for key, kv := range m.live {
+		if kv.Lease != 0 {
+			c.events = append(c.events, &mvccpb.Event{Type: mvccpb.Event_DELETE,
+				Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: c.revision}})
+		}
+	}
+	slices.SortFunc(c.events, func(a, b *mvccpb.Event) int { return bytes.Compare(a.Kv.Key, b.Kv.Key) })
+	m.commit(c)
+	clear(m.leases)
+}
+
+// nobody is by whom etcd's own changes are.
+const nobody = -1
+
+// stream is a watch of a process, which is the only one of its stream (Cluster.ownStream).
+type stream struct {
+	by        int
+	ctx       context.Context
+	id        string // of the stream
+	from, end string
+	next      int64 // the first revision that was not sent
+	created   bool  // it was begun, and nobody was told
+	progress  bool  // a request for it was not answered
+	to        chan clientv3.WatchResponse
+}
+
+// due says whether there is something to be sent.
+func (w *stream) due(m *model) bool { return w.created || w.progress || w.waits(m) }
+
+// waits says whether there are changes that were not sent.
+func (w *stream) waits(m *model) bool {
+	return slices.ContainsFunc(m.history, func(c change) bool { return c.revision >= w.next && len(w.of(c)) > 0 })
+}
+
+// of are the events of a revision that the watch is told of.
+func (w *stream) of(c change) (all []*clientv3.Event) {
+	for _, e := range c.events {
+		if within(string(e.Kv.Key), w.from, w.end) {
+			all = append(all, (*clientv3.Event)(e))
+		}
+	}
+	return all
+}
+
+// send sends what is due: that the watch was created; the changes of the next revision, or of all with all; then the
+// answer to a progress request.
+func (s *simulation) send(w *stream, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := clientv3.WatchResponse{Header: s.header()}
+	switch {
+	case w.next < s.compacted:
+		answer.Canceled, answer.CompactRevision = true, s.compacted
+	case w.created:
+		w.created, answer.Created = false, true
+	default:
+		for _, c := range s.history {
+			if c.revision < w.next {
+				continue
+			}
+			w.next = c.revision + 1
+			if answer.Events = append(answer.Events, w.of(c)...); !all && len(answer.Events) > 0 {
+				break
+			}
+		}
+		w.progress = w.progress && len(answer.Events) > 0
+	}
+	w.to <- answer
+	if answer.Canceled {
+		w.close(s)
+	}
+}
