@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	simulations = flag.Int("simulations", 1500, "random runs of TestSimulation, besides those that try every order")
+	simulations = flag.Int("simulations", 500, "random runs of TestSimulation, besides those that try every order")
 	deviations  = flag.Int("deviations", 1, "how many events of a run are out of turn, when every order is tried")
 	seed        = flag.Uint64("seed", 1, "of the random runs of TestSimulation")
 )
