@@ -25,19 +25,24 @@ import (
 func backupCommand() *cobra.Command {
 	var b backupFlags
 	c := &cobra.Command{
-		Use:   "backup FILE",
-		Short: "copy all objects of a server that serves into a file",
+		Use:   "backup FILE|URL",
+		Short: "copy all objects of a server that serves into a file, or to an object storage",
 		Long: `Asks the server of the current context for its store as it is at that moment, checks what arrives, and writes it to a
 file, which plinth restore makes a data directory of. The file has its name when it is whole and on the disk; - is the
 standard output. The server goes on serving meanwhile. The user needs the right to get the path /backup, as
 administrators have it.
 
+A URL is one of an object, as s3://bucket/plinth.tar, which is there as a whole or not at all: s3:// is Amazon S3 and what
+is compatible, gs:// Google Cloud Storage, and azblob:// Azure Blob Storage. They need the program plinth-cloud, which is
+beside this one or in PATH, and finds credentials as the tools of the cloud do.
+
 What is encrypted at rest stays so. No key is in the file, unless --with-keys asks for them: the authorities, the keys of
 tokens and of planes, and the files with keys that flags of the server name, encrypted to a passphrase (age). That reads
 them from the disk, on the machine of the server.`,
 		Example: "  plinth backup plinth-$(date +%F).tar\n  plinth backup - | zstd > plinth.tar.zst\n" +
+			"  plinth backup s3://bucket/plinth-$(date +%F).tar\n" +
 			"  plinth backup plinth.tar --with-keys --passphrase-file passphrase",
-		Args: arguments(1, "one file"),
+		Args: arguments(1, "one file or URL"),
 		RunE: func(c *cobra.Command, args []string) error { return b.run(c.Context(), args[0], c.OutOrStdout()) },
 	}
 	c.Flags().StringVar(&b.kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: the files of KUBECONFIG, "+
@@ -58,9 +63,6 @@ type backupFlags struct {
 func (b *backupFlags) files() []string { return kubeconfigsOf(b.kubeconfig) }
 
 func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
-	if err := notURL(to); err != nil {
-		return err
-	}
 	if b.passphraseFile != "" && !b.withKeys {
 		return errors.New("--passphrase-file is the one of the keys, which --with-keys adds")
 	}
@@ -87,9 +89,9 @@ func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
 		return err
 	}
 	defer response.Body.Close()
-	bar := progress(response.ContentLength)
-	defer bar.Clear() //nolint:errcheck // nothing depends on what a terminal shows
-	from := io.TeeReader(response.Body, bar)
+	var m meter
+	defer m.clear()
+	from := io.TeeReader(response.Body, m.show(response.ContentLength))
 	var collect func(*backup.Document) ([]byte, error)
 	if b.withKeys {
 		collect = func(d *backup.Document) ([]byte, error) {
@@ -105,14 +107,20 @@ func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
 		return err
 	}
 	var d *backup.Document
-	size, err := writeWhole(to, func(w io.Writer) error {
-		d, err = backup.Copy(from, w, collect)
+	var size counter
+	write := func(w io.Writer) error {
+		d, err = backup.Copy(from, io.MultiWriter(w, &size), collect)
 		return err
-	})
+	}
+	if isURL(to) {
+		err = backup.ToURL(ctx, to, sayOnTerminal, write)
+	} else {
+		err = writeWhole(to, write)
+	}
 	if err != nil {
 		return err
 	}
-	bar.Clear() //nolint:errcheck // as above
+	m.clear()
 	keys := "without keys"
 	if b.withKeys {
 		keys = "with keys"
@@ -122,47 +130,60 @@ func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
 	return err
 }
 
-// notURL refuses what is no name of a file.
-func notURL(name string) error {
-	if scheme, _, ok := strings.Cut(name, "://"); ok {
-		return fmt.Errorf("%s: %s is no file; write to a file, or to - and let another program send it there", name, scheme)
-	}
-	return nil
+func isURL(name string) bool { return strings.Contains(name, "://") }
+
+// sayOnTerminal is for what another program says that this one has started.
+func sayOnTerminal(line string) { fmt.Fprintln(os.Stderr, line) }
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+// Write implements io.Writer.
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
 }
 
 // writeWhole writes a file that only its owner can read, and that has its name when it is whole and on the disk.
-func writeWhole(path string, write func(io.Writer) error) (size int64, err error) {
+func writeWhole(path string, write func(io.Writer) error) error {
 	unfinished := path + ".tmp"
 	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return 0, fmt.Errorf("%s is there: another backup is under way, or was interrupted; remove it then", unfinished)
+		return fmt.Errorf("%s is there: another backup is under way, or was interrupted; remove it then", unfinished)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}
-	if info, failed := f.Stat(); failed == nil {
-		size = info.Size()
-	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(unfinished, path)
 	}
 	if err != nil {
-		return 0, errors.Join(err, os.Remove(unfinished))
+		return errors.Join(err, os.Remove(unfinished))
 	}
-	return size, durable.SyncDir(durable.FS, filepath.Dir(path))
+	return durable.SyncDir(durable.FS, filepath.Dir(path))
 }
 
-// progress shows how much of a size was read, on a terminal alone.
-func progress(size int64) *progressbar.ProgressBar {
+// meter shows how much of a size was read, on a terminal alone. The zero meter shows nothing.
+type meter struct{ bar *progressbar.ProgressBar }
+
+// show begins with a size in bytes, -1 if it is not known. What is read is written to what it returns.
+func (m *meter) show(size int64) io.Writer {
 	if !isTerminal(os.Stderr) {
-		return progressbar.DefaultBytesSilent(size)
+		return io.Discard
 	}
-	return progressbar.NewOptions64(size, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowBytes(true),
+	m.bar = progressbar.NewOptions64(size, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowBytes(true),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionFullWidth())
+	return m.bar
+}
+
+func (m *meter) clear() {
+	if m.bar != nil {
+		m.bar.Clear() //nolint:errcheck // nothing depends on what a terminal shows
+	}
 }
 
 // counter shows how many of something are done, on a terminal alone.
@@ -212,36 +233,29 @@ func readPassphrase(file string, isNew bool) (string, error) {
 	return passphrase, err
 }
 
-// openBackup opens a file with a backup, - for the standard input, or a continuous backup at a URL.
-func openBackup(name string) (from backup.Source, bar *progressbar.ProgressBar, end func(), err error) {
-	if strings.Contains(name, "://") {
-		bucket, err := backup.OpenBucket(name)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return backup.FromBucket(bucket), progressbar.DefaultBytesSilent(-1), func() {}, nil
+// openBackup opens a file with a backup, - for the standard input, or what is at a URL. m shows how much was read.
+func openBackup(ctx context.Context, name string, m *meter) (from backup.Source, end func(), err error) {
+	if isURL(name) {
+		from, err = backup.FromURL(ctx, name, sayOnTerminal, m.show)
+		return from, func() {}, err
 	}
 	file, size := os.Stdin, int64(-1)
 	if name != "-" {
 		file, err = os.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, nil, fmt.Errorf("%w; name a file that plinth backup has written", err)
+			return nil, nil, fmt.Errorf("%w; name a file that plinth backup has written", err)
 		}
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		info, err := file.Stat()
 		if err == nil && info.IsDir() {
 			err = fmt.Errorf("%s is a directory; name a file that plinth backup has written, or file://%s", name, name)
 		}
 		if err != nil {
-			return nil, nil, nil, errors.Join(err, file.Close())
+			return nil, nil, errors.Join(err, file.Close())
 		}
 		size = info.Size()
 	}
-	bar = progress(size)
-	return backup.FromArchive(io.TeeReader(file, bar)), bar, func() {
-		bar.Clear() //nolint:errcheck // nothing depends on what a terminal shows
-		file.Close()
-	}, nil
+	return backup.FromArchive(io.TeeReader(file, m.show(size))), func() { file.Close() }, nil
 }

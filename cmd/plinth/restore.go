@@ -23,14 +23,15 @@ func restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE|URL -o DIR",
 		Short: "make a data directory of a backup",
-		Long: `Checks a backup, which is a file of plinth backup or the --backup-url of a server, and makes a data directory of it: as
-of its newest revision, or of another one that it has, or of a time. Objects keep their UIDs and resourceVersions. The
+		Long: `Checks a backup, which is a file or an object of plinth backup, or the --backup-url of a server, and makes a data
+directory of it: as of its newest revision, or of another one that it has, or of a time. Objects keep their UIDs and resourceVersions. The
 server goes on far above every resourceVersion that the lost one can have given out, so that none of them means two
 things: who watches from one of those gets 410, and lists again.
 
 Keys that are in the backup are put in their place; if there are none, it says which files have to be put there before
 the server starts.`,
 		Example: "  plinth restore plinth.tar -o plinth-data\n  plinth restore file:///var/backups/plinth -o new --at 2030-01-02T03:04:05Z\n" +
+			"  plinth restore s3://bucket/plinth -o new\n" +
 			"  zstd -d < plinth.tar.zst | plinth restore - -o new",
 		Args: arguments(1, "one file or URL"),
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0], c.OutOrStdout()) },
@@ -65,7 +66,9 @@ func (r *restoreFlags) run(ctx context.Context, from string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	source, bar, end, err := openBackup(from)
+	var m meter
+	defer m.clear()
+	source, end, err := openBackup(ctx, from, &m)
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (r *restoreFlags) run(ctx context.Context, from string, out io.Writer) erro
 	o := backup.Restoring{Dir: r.to, At: at, Bump: r.bump, Now: time.Now()}
 	if !r.withoutKeys {
 		o.Passphrase = func() (string, error) {
-			bar.Clear() //nolint:errcheck // as above
+			m.clear()
 			text, err := readPassphrase(r.passphraseFile, false)
 			if err != nil {
 				err = fmt.Errorf("%w; or leave the keys out (--without-keys)", err)
@@ -85,7 +88,7 @@ func (r *restoreFlags) run(ctx context.Context, from string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	bar.Clear() //nolint:errcheck // as above
+	m.clear()
 	return r.report(out, made)
 }
 

@@ -82,8 +82,9 @@ func plinthFlags(c *settings) []row {
 		{"history-without", list(&c.Past.Without), plinthOnly,
 			"types whose past is not kept: RESOURCE, or RESOURCE.GROUP", ""},
 		{"backup-url", text(&c.Backup.URL), plinthOnly,
-			"where all objects are copied to, each second: file:///DIRECTORY, which may be of a mounted file system; plinth " +
-				"restore makes a data directory of it", ""},
+			"where all objects are copied to, each second: file:///DIRECTORY, which may be of a mounted file system, or " +
+				"s3://BUCKET/PATH, gs:// or azblob://, for which the program plinth-cloud is needed; plinth restore makes a " +
+				"data directory of it", ""},
 		{"backup-retention", duration(&c.Backup.Retention), plinthOnly,
 			"for how long back a state can be restored from --backup-url", ""},
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,

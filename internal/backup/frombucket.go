@@ -1,9 +1,11 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -14,8 +16,18 @@ import (
 	"plinth/internal/store/filelog"
 )
 
+// Show returns what gets all that is read of a backup, whose size in bytes is given. Nil disables it.
+type Show func(size int64) io.Writer
+
+func (s Show) of(size int64) io.Writer {
+	if s == nil {
+		return io.Discard
+	}
+	return s(size)
+}
+
 // FromBucket is the store in a continuous backup.
-func FromBucket(b Bucket) Source {
+func FromBucket(b Bucket, show Show) Source {
 	return func(ctx context.Context, dir string, at Moment) (*Document, []byte, error) {
 		d, err := readDocument(ctx, b)
 		if err != nil {
@@ -28,7 +40,7 @@ func FromBucket(b Bucket) Source {
 		if l.end == 0 {
 			return nil, nil, &DamageError{"the backup", "nothing was uploaded to it"}
 		}
-		return d, nil, l.assemble(ctx, b, dir, at, d)
+		return d, nil, l.assemble(ctx, b, dir, at, d, show)
 	}
 }
 
@@ -45,18 +57,8 @@ func readDocument(ctx context.Context, b Bucket) (*Document, error) {
 }
 
 // assemble makes a directory of the checkpoint before a moment, and the chunks from there to the moment.
-func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment, d *Document) error {
+func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment, d *Document, show Show) error {
 	base := l.base(at)
-	if base.end > 0 {
-		f, err := os.OpenFile(filepath.Join(dir, filelog.CheckpointFile(base.end)), os.O_WRONLY|os.O_CREATE|os.O_EXCL,
-			0o600)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(base.read(ctx, b, f), f.Close()); err != nil {
-			return err
-		}
-	}
 	from := max(base.end, store.FirstRevision)
 	chunks, end := l.follow(from, func(c *object) bool {
 		return at.Revision > 0 && c.end >= at.Revision || !at.Time.IsZero() && c.time.After(at.Time.Add(slack))
@@ -75,6 +77,21 @@ func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment,
 			fmt.Sprintf("the commits after revision %d are missing, and there are later ones, up to "+
 				"%d; --at %d restores what is before the gap", end, l.end, end)}
 	}
+	size := base.size
+	for i := range chunks {
+		size += chunks[i].size
+	}
+	shown := show.of(size)
+	if base.end > 0 {
+		f, err := os.OpenFile(filepath.Join(dir, filelog.CheckpointFile(base.end)), os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+			0o600)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(base.read(ctx, b, io.MultiWriter(f, shown)), f.Close()); err != nil {
+			return err
+		}
+	}
 	if len(chunks) > 0 {
 		from = min(from, chunks[0].after)
 	}
@@ -85,9 +102,10 @@ func (l *listing) assemble(ctx context.Context, b Bucket, dir string, at Moment,
 	d.Time = base.time
 	for i := range chunks {
 		c := &chunks[i]
-		content, err := c.readAll(ctx, b)
+		var content bytes.Buffer
+		err := c.read(ctx, b, io.MultiWriter(&content, shown))
 		if err == nil {
-			err = a.Add(content, c.after, c.end)
+			err = a.Add(content.Bytes(), c.after, c.end)
 		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", c.name, err), a.Finish())

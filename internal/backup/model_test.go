@@ -274,3 +274,16 @@ func (s *served) end() int64 {
 	_, newest := s.log.Bounds()
 	return newest
 }
+
+// namesOf are the names of all objects of a bucket.
+func namesOf(t testing.TB, b Bucket) (names []string) {
+	t.Helper()
+	items, err := b.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range items {
+		names = append(names, item.Name)
+	}
+	return names
+}

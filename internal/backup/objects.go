@@ -45,6 +45,7 @@ type object struct {
 	after, end int64 // of a checkpoint both are its revision
 	time       time.Time
 	sum        string
+	size       int64 // as the bucket says
 }
 
 func baseObject(revision int64, at time.Time, sum []byte) string {
@@ -100,15 +101,16 @@ type listing struct {
 func list(ctx context.Context, b Bucket) (*listing, error) {
 	var l listing
 	for _, dir := range []string{baseDir, logDir} {
-		names, err := b.List(ctx, dir)
+		items, err := b.List(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			o, ok := parseObject(name)
+		for _, item := range items {
+			o, ok := parseObject(item.Name)
 			if !ok {
-				return nil, &DamageError{name, "it is no part of a backup"}
+				return nil, &DamageError{item.Name, "it is no part of a backup"}
 			}
+			o.size = item.Size
 			if dir == baseDir {
 				l.bases = append(l.bases, o)
 			} else {

@@ -76,19 +76,18 @@ func claim(ctx context.Context, b Bucket, me *owner) error {
 	}
 	is, err := readOwner(ctx, b)
 	if errors.Is(err, fs.ErrNotExist) {
-		names, err := b.List(ctx, "")
+		items, err := b.List(ctx, "")
 		if err != nil {
 			return err
 		}
-		if len(names) > 0 {
-			return &ForeignError{fmt.Sprintf("it has %s and no %s: it is no backup of a Plinth", names[0], ownerName)}
+		if len(items) > 0 {
+			return &ForeignError{fmt.Sprintf("it has %s and no %s: it is no backup of a Plinth", items[0].Name, ownerName)}
 		}
-		err = b.Put(ctx, ownerName, bytes.NewReader(text), true)
-		if !errors.Is(err, fs.ErrExist) {
+		if err = b.Put(ctx, ownerName, bytes.NewReader(text), true); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		is, err = readOwner(ctx, b) // another one was faster
-		if err != nil {
+		// Another one was faster; or was not noticed, as some object storages ignore that the object is to be a new one.
+		if is, err = readOwner(ctx, b); err != nil {
 			return err
 		}
 	} else if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // Shipping configures a Shipper.
 type Shipping struct {
-	Bucket Bucket
+	Bucket Bucket // is closed by Close, if it is an io.Closer
 	URL    string // of the bucket, for people
 	Log    *filelog.Log
 	Dir    string // of the log
@@ -213,6 +213,9 @@ func (s *Shipper) loop(ctx context.Context) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 			s.note(s.tick(last))
 			cancel()
+			if c, ok := s.o.Bucket.(io.Closer); ok {
+				c.Close() //nolint:errcheck // what was written is acknowledged
+			}
 			return
 		case <-wait.C:
 		}

@@ -102,7 +102,7 @@ func (b *Backup) Validate(refuse func(format string, args ...any)) {
 	if b.URL == "" {
 		return
 	}
-	if _, err := backup.OpenBucket(b.URL); err != nil {
+	if _, err := backup.OpenBucket(b.URL, nil); err != nil { // nothing is started yet that could say something
 		refuse("--backup-url: %w", err)
 	}
 	if b.Retention <= 0 {
@@ -115,7 +115,9 @@ func (s *Storage) ship(ctx context.Context, c *Config, log *filelog.Log) (past.S
 	if c.Backup.URL == "" {
 		return log, nil
 	}
-	bucket, err := backup.OpenBucket(c.Backup.URL)
+	bucket, err := backup.OpenBucket(c.Backup.URL, func(line string) {
+		c.Logger.Warn("the program for object storages says something", "url", c.Backup.URL, "line", line)
+	})
 	if err == nil {
 		s.backup, err = backup.Ship(ctx, backup.Shipping{Bucket: bucket, URL: c.Backup.URL, Log: log, Dir: c.Dir,
 			Document: c.Backup.Document, Retention: c.Backup.Retention, Logger: c.Logger, Now: c.Now})
