@@ -45,27 +45,30 @@ func Serve(release string, open func() (Objects, error), in io.Reader, out io.Wr
 		return failed // Plinth knows err
 	}
 	inner, conn := net.Pipe()
-	gone, served := make(chan struct{}), make(chan struct{})
+	gone, served, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		io.Copy(inner, in) //nolint:errcheck // either way nothing follows
 		inner.Close()
 		close(gone)
 	}()
 	go func() {
+		io.Copy(out, inner) //nolint:errcheck // Plinth has ended then, and so does this
+		close(written)
+	}()
+	go func() {
 		l := &listener{conn: conn, closed: make(chan struct{})}
 		s := http.Server{Handler: handler{objects}, ConnState: l.state}
 		s.Serve(l) //nolint:errcheck // it says that the listener has ended
-	}()
-	go func() {
-		defer close(served)
-		io.Copy(out, inner) //nolint:errcheck // Plinth has ended then, and so does this
+		close(served)
 	}()
 	select {
 	case <-served:
+		<-written
 		return nil
 	case <-gone:
 	case <-orphaned():
 	}
+	// Requests end with the connection; some have something to give up in the storage, such as parts of an object.
 	select {
 	case <-served:
 	case <-time.After(grace):
