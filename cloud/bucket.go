@@ -27,11 +27,12 @@ const (
 	partBytes = 16 << 20
 	parts     = 3
 	// requestTime limits what answers with few bytes, and stallTime how long a storage may be silent.
-	requestTime = time.Minute
-	stallTime   = time.Minute
-	finishTime  = 5 * time.Minute // of an upload, after the last byte has come
-	abortTime   = time.Second     // less than what plinth gives the program before it kills it
-	attempts    = 5               // of a read that gets no further
+	requestTime  = time.Minute
+	stallTime    = time.Minute
+	finishTime   = 5 * time.Minute // of an upload, after the last byte has come
+	abortTime    = time.Second     // less than what plinth gives the program before it kills it
+	attempts     = 5               // of a read that gets no further
+	listAttempts = 3               // of a list
 )
 
 // validation is a parameter of s3:// URLs. By default the SDK compares what it reads with the checksum of the object. A
@@ -156,21 +157,24 @@ func (u *upload) stop() {
 	}
 }
 
-// List implements remote.Objects.
+// List implements remote.Objects. A page whose connection breaks is asked for again; the SDKs do that for a request
+// that has no answer alone.
 func (b *bucket) List(ctx context.Context, prefix string) ([]remote.Item, error) {
 	items := []remote.Item{}
+	failed := 0
 	for all := b.Bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
 		limited, cancel := context.WithTimeout(ctx, requestTime) // of a page
 		o, err := all.Next(limited)
 		cancel()
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
 			slices.SortFunc(items, func(a, b remote.Item) int { return strings.Compare(a.Name, b.Name) })
 			return items, nil
-		}
-		if err != nil {
+		case gcerrors.Code(err) == gcerrors.Unknown && failed < listAttempts-1 && ctx.Err() == nil:
+			failed++
+		case err != nil:
 			return nil, clean(err)
-		}
-		if o.Key != "" { // some tools make an object for the path itself
+		case o.Key != "": // some tools make an object for the path itself
 			items = append(items, remote.Item{Name: o.Key, Size: o.Size})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"plinth/internal/backup/remote"
 )
 
 // FromURL is the store at a URL, which is that of an archive, or of a continuous backup: what is there decides. said is
@@ -22,7 +24,23 @@ func FromURL(ctx context.Context, text string, said func(line string), show Show
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", text, err)
 	}
-	archive, continuous, size := false, false, int64(0)
+	archive, size, err := atURL(items, name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", text, err)
+	case archive:
+		return fromObject(b, name, size, show), nil
+	}
+	if b, err = OpenBucket(text, said); err != nil {
+		return nil, err
+	}
+	return FromBucket(b, show), nil
+}
+
+// atURL says what of the objects in a list has a name: an archive of a size, or else a continuous backup. An object
+// storage can have both.
+func atURL(items []remote.Item, name string) (archive bool, size int64, err error) {
+	continuous := false
 	for _, item := range items {
 		switch item.Name {
 		case name:
@@ -33,17 +51,12 @@ func FromURL(ctx context.Context, text string, said func(line string), show Show
 	}
 	switch {
 	case archive && continuous:
-		return nil, fmt.Errorf("%s is an archive, and there is a continuous backup below it; %s/ is the latter", text, text)
-	case archive:
-		return fromObject(b, name, size, show), nil
-	case continuous:
-		if b, err = OpenBucket(text, said); err != nil {
-			return nil, err
-		}
-		return FromBucket(b, show), nil
+		err = errors.New("it is an archive, and there is a continuous backup below it; the latter is the URL with a / at its end")
+	case !archive && !continuous:
+		err = fmt.Errorf("there is no backup: it is no archive of plinth backup, and no --backup-url of a server, which has a %s",
+			documentName)
 	}
-	return nil, fmt.Errorf("%s: there is no backup: it is no archive of plinth backup, and no --backup-url of a server, which "+
-		"has a %s", text, documentName)
+	return archive, size, err
 }
 
 // fromObject is the store in an archive that is an object.

@@ -30,7 +30,7 @@ const (
 	roleVariable  = "PLINTH_TEST_REMOTE"
 	asHelper      = "helper"
 	asPlinth      = "plinth"
-	asFinder      = "finder" // prints where the helper is
+	asFinder      = "finder"                   // prints where the helper is
 	aliveVariable = "PLINTH_TEST_REMOTE_ALIVE" // the address that a helper connects to while it lives
 )
 
