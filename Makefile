@@ -24,7 +24,7 @@ HOMEPAGE :=
 UNLICENSED :=
 PLATFORMS :=
 
-.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module site links pictures clean
+.PHONY: fuzz-list release help run build cloud kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module site links pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ run: build ## start the server with its data in plinth-data/
 
 build: ## build bin/plinth
 	@sh tools/compile.sh -tags grpcnotrace -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
+
+cloud: ## build bin/plinth-cloud, the program for backups in object storages: a minute the first time
+	@cd cloud && sh ../tools/compile.sh -trimpath -ldflags "$(LDFLAGS)" -o ../bin/plinth-cloud .
 
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
@@ -50,6 +53,7 @@ check: ## real clients, controllers and etcd, and what is recorded of kube-apise
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
 	cd tools/site && go test -count=1 ./... # the pages are none of the inputs that go test knows of; Hugo is built the first time: minutes
 	cd release && go test -count=1 ./... # the sources that it builds are none of the inputs that go test knows of
+	cd cloud && go vet ./... && go test -count=1 ./... # the product's packages are in another module
 	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler and etcd: minutes the first time
 	cd conformance/monitoring && go test -count=1 ./...
 	cd conformance && go test -count=1 -timeout 20m ./... # the server that they run is none of the inputs that go test knows of; client/outside builds the libraries of 2024 the first time
@@ -108,6 +112,7 @@ nightly: ## the oracles of merges, patches, custom types and the past at length,
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go run ./load/planes
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100
+	go test -count=1 -timeout 1h -vet=off $(TAGS) ./internal/backup -run TestKillShipping -kills 100
 	cd conformance && CONFORMANCE_TARGET=plane go test -count=1 -timeout 1h ./client/kubectl ./client/apply ./client/clientgo ./client/controllers ./client/collection ./client/cbor ./http/realcrds ./http/discovery ./http/tokens ./http/authentication
 	cd conformance && go test -count=1 -timeout 1h ./client/planes -kills 50 -planes 100 -seed "$$(date +%s)" -v
 	cd conformance && go test -count=1 -timeout 1h ./client/plinthtest -run TestYear -full

@@ -226,7 +226,7 @@ func TestDependenciesAreDecided(t *testing.T) {
 	if !ok {
 		t.Fatal("the page has no chapter of tests and tools")
 	}
-	module := regexp.MustCompile("`([a-z0-9.-]+\\.[a-z]+/[^` ]+)`")
+	module := regexp.MustCompile("`([a-z0-9.-]+\\.(?:dev|[a-z]+/[^` ]+))`")
 	rows := map[string]bool{}
 	for line := range strings.Lines(product) {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 3 {
@@ -241,7 +241,7 @@ func TestDependenciesAreDecided(t *testing.T) {
 		named[name[1]] = true
 	}
 	others := map[string]bool{}
-	for _, file := range []string{"conformance/go.mod", "conformance/monitoring/go.mod", "release/go.mod", "tools/go.mod",
+	for _, file := range []string{"cloud/go.mod", "conformance/go.mod", "conformance/monitoring/go.mod", "release/go.mod", "tools/go.mod",
 		"tools/helm/go.mod", "tools/site/go.mod"} {
 		maps.Copy(others, direct(t, file))
 	}

@@ -254,7 +254,8 @@ func TestS3(t *testing.T) {
 	s := s3(t)
 	ctx := t.Context()
 	whole := opened(t, s.at(""))
-	for name, b := range map[string]backup.Bucket{"here": opened(t, s.at("/some/path")), "helper": helped(t, s.at("/other"))} {
+	for name, b := range map[string]backup.Bucket{"here": opened(t, s.at("/some/path")),
+		"helper": helped(t, s.at("/other"))} {
 		t.Run(name, func(t *testing.T) { promised(t, b) })
 	}
 	// One that some tools make for a path, and one whose path begins like it.

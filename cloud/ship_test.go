@@ -40,7 +40,8 @@ func serve(t *testing.T) *served {
 	log, err := filelog.Open(s.dir, filelog.Options{SegmentBytes: 16 << 10, NoSync: true})
 	if err == nil {
 		s.log = log
-		s.Store, err = store.Open(store.Config{Log: log, Describe: storetest.Describe, HistoryBytes: 64 << 10, CompactBytes: 32 << 10})
+		s.Store, err = store.Open(store.Config{Log: log, Describe: storetest.Describe, HistoryBytes: 64 << 10,
+			CompactBytes: 32 << 10})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +70,8 @@ func (s *served) write(t *testing.T, commits int) {
 
 func (s *served) ship(t *testing.T, b backup.Bucket) (*backup.Shipper, error) {
 	t.Helper()
-	sh, err := backup.Ship(t.Context(), backup.Shipping{Bucket: b, URL: "test", Log: s.log, Dir: s.dir, Retention: time.Hour,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: s.now})
+	sh, err := backup.Ship(t.Context(), backup.Shipping{Bucket: b, URL: "test", Log: s.log, Dir: s.dir,
+		Retention: time.Hour, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: s.now})
 	if err == nil {
 		t.Cleanup(sh.Close)
 	}

@@ -58,6 +58,15 @@ func TestBackupAndRestore(t *testing.T) {
 		if err != nil || !strings.Contains(said, "without keys") {
 			t.Fatalf("%s, %v", said, err)
 		}
+		atURL := "file://" + filepath.ToSlash(filepath.Join(work, "folder")) + "/a.tar"
+		if said, err := plinth("backup", atURL, "--kubeconfig", config); err != nil ||
+			!strings.Contains(said, "plinth restore "+atURL) {
+			t.Fatalf("%s, %v", said, err)
+		}
+		fromURL := filepath.Join(work, "from-url")
+		if said, err := plinth("restore", atURL, "-o", fromURL); err != nil || !goesOnAbove.MatchString(said) {
+			t.Errorf("%s, %v", said, err)
+		}
 		if said, err = plinth("backup", withKeys, "--kubeconfig", config, "--with-keys", "--passphrase-file",
 			passphrase); err != nil || !strings.Contains(said, "with keys") {
 			t.Fatalf("%s, %v", said, err)
@@ -195,12 +204,15 @@ func TestBackupRefuses(t *testing.T) {
 	defer s.Close()
 	config := filepath.Join(dir, "kubeconfig")
 	to := filepath.Join(t.TempDir(), "a.tar")
+	t.Setenv("PATH", "")
 	noArchive := strings.Repeat("no archive ", 100)
 	for want, args := range map[string][]string{
-		"the objects of this server are in memory": {"backup", to, "--kubeconfig", config},
-		"s3 is no file":                              {"backup", "s3://bucket", "--kubeconfig", config},
+		"the objects of this server are in memory":   {"backup", to, "--kubeconfig", config},
 		"which --with-keys adds":                     {"backup", to, "--passphrase-file", "x"},
 		"backup needs one file":                      {"backup"},
+		"nor in a directory of PATH":                 {"restore", "s3://bucket/plinth", "-o", "x"},
+		"there is no backup: it is no archive":       {"restore", "file://" + filepath.ToSlash(dir) + "/none", "-o", "x"},
+		"names no bucket":                            {"restore", "s3:///plinth", "-o", "x"},
 		"-o names the data directory":                {"restore", to},
 		"name a file that plinth backup has written": {"restore", to, "-o", "x"},
 		"is no resourceVersion, no time":             {"restore", to, "-o", "x", "--at", "yesterday"},

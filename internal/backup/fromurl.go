@@ -71,8 +71,8 @@ func fromObject(b Bucket, name string, size int64, show Show) Source {
 	}
 }
 
-// ToURL writes an archive as the object at a URL. There is a new object if write, which gets its writer, and this return
-// nil, and else none. said is as in OpenBucket.
+// ToURL writes an archive as the object at a URL. There is a new object if write, which gets its writer, and this
+// return nil, and else none. said is as in OpenBucket.
 func ToURL(ctx context.Context, text string, said func(line string), write func(io.Writer) error) error {
 	b, name, err := openObject(text, said)
 	if err != nil {

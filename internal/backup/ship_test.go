@@ -280,7 +280,8 @@ func TestDamagedBucket(t *testing.T) {
 	newest := names[len(names)-2] // before owner.json
 	refused, earlier, whole := 0, 0, 0
 	read := map[string]bool{} // what is read of the bucket as it is
-	if _, err := fromBucket(damaged{bucket, "", nil, read}, Restoring{Dir: filepath.Join(t.TempDir(), "new")}); err != nil {
+	if _, err := fromBucket(damaged{bucket, "", nil, read},
+		Restoring{Dir: filepath.Join(t.TempDir(), "new")}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(what, name string, content []byte) {

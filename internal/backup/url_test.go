@@ -56,8 +56,8 @@ func storage(t *testing.T) string {
 
 func unsaid(string) {}
 
-// An archive is written to a URL as a whole or not at all, and what is at a URL is restored, whether it is an archive or
-// a continuous backup.
+// An archive is written to a URL as a whole or not at all, and what is at a URL is restored, whether it is an archive
+// or a continuous backup.
 //
 // SPEC: STORE-6
 func TestURLs(t *testing.T) {
@@ -104,7 +104,8 @@ func TestURLs(t *testing.T) {
 		}
 	}
 	local := t.TempDir()
-	for at, dir := range map[string]string{"s3://bucket/some dir?x=y": filepath.Join(bucket, "some dir"), "file://" + local: local} {
+	for at, dir := range map[string]string{"s3://bucket/some dir?x=y": filepath.Join(bucket, "some dir"),
+		"file://" + local: local} {
 		path, query, _ := strings.Cut(at, "?")
 		object := func(name string) string { return strings.TrimSuffix(path+"/"+name+"?"+query, "?") }
 		_, err := FromURL(ctx, object("a.tar"), unsaid, nil)

@@ -1,5 +1,6 @@
 // Package remote is a bucket (backup.Bucket) that another program serves: the helper, plinth-cloud, which has the SDKs
-// of the clouds. Both ends of the protocol between them are here: [Bucket] is that of Plinth, [Serve] that of the helper.
+// of the clouds. Both ends of the protocol between them are here: [Bucket] is that of Plinth, [Serve] that of the
+// helper.
 //
 // A helper is started with the URL of the bucket, and speaks over its standard input and output. It first writes a
 // line, the greeting:
@@ -77,6 +78,6 @@ func Find() (string, error) {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return "", fmt.Errorf("object storages need the program %s, which is neither in %s nor in a directory of PATH; it is a "+
-		"file of the release of its own, and make cloud builds it", Program, dir)
+	return "", fmt.Errorf("object storages need the program %s, which is neither in %s nor in a directory of PATH; "+
+		"make cloud builds it, from the sources of the same release", Program, dir)
 }

@@ -332,7 +332,8 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An object of which not all is sent is none, whatever the helper takes for an end, and the error is that of the source.
+// An object of which not all is sent is none, whatever the helper takes for an end, and the error is that of the
+// source.
 //
 // SPEC: STORE-6
 func TestCutOff(t *testing.T) {

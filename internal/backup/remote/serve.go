@@ -208,8 +208,8 @@ func (h handler) put(w http.ResponseWriter, r *http.Request, name string) {
 }
 
 // upload is the body of an object. The SDKs take more than one error for an end that is as good as any: some read by
-// io.ReadFull, which says io.ErrUnexpectedEOF at the end of each last part, as net/http does of a body that was cut off.
-// So the request is cancelled before anybody sees the error, and the error is another one.
+// io.ReadFull, which says io.ErrUnexpectedEOF at the end of each last part, as net/http does of a body that was cut
+// off. So the request is cancelled before anybody sees the error, and the error is another one.
 type upload struct {
 	body   io.Reader
 	cancel context.CancelCauseFunc
