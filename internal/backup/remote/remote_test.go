@@ -95,9 +95,6 @@ func (f faults) Put(ctx context.Context, name string, content io.Reader, create 
 		if err != io.EOF && err != io.ErrUnexpectedEOF {
 			return err
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		content = bytes.NewReader(part[:n])
 	case "reads half":
 		_, err := io.ReadFull(content, make([]byte, 10))

@@ -186,10 +186,8 @@ func (h handler) put(w http.ResponseWriter, r *http.Request, name string) {
 	if err := control.EnableFullDuplex(); err != nil {
 		panic(err) // HTTP/1.1 has it
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	body := &upload{body: r.Body, cancel: cancel}
-	err := h.objects.Put(ctx, name, body, r.Header.Get("If-None-Match") == "*")
+	body := &upload{body: r.Body}
+	err := h.objects.Put(r.Context(), name, body, r.Header.Get("If-None-Match") == "*")
 	switch {
 	case err == nil && !body.whole.Load():
 		err = errors.New("the storage has not read the object to its end")
@@ -209,11 +207,10 @@ func (h handler) put(w http.ResponseWriter, r *http.Request, name string) {
 
 // upload is the body of an object. The SDKs take more than one error for an end that is as good as any: some read by
 // io.ReadFull, which says io.ErrUnexpectedEOF at the end of each last part, as net/http does of a body that was cut
-// off. So the request is cancelled before anybody sees the error, and the error is another one.
+// off. So the error is another one. net/http has ended the context of the request by then.
 type upload struct {
-	body   io.Reader
-	cancel context.CancelCauseFunc
-	whole  atomic.Bool
+	body  io.Reader
+	whole atomic.Bool
 }
 
 // Read implements io.Reader.
@@ -223,7 +220,6 @@ func (u *upload) Read(b []byte) (int, error) {
 		u.whole.Store(true)
 	} else if err != nil {
 		err = fmt.Errorf("%w: %s", ErrCut, err)
-		u.cancel(err)
 	}
 	return n, err
 }
