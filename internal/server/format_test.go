@@ -413,7 +413,7 @@ func TestLaterFormats(t *testing.T) {
 		opens  bool // the store, first
 	}{
 		"store/FORMAT": {func([]byte) []byte { return []byte("plinth data 4\n") }, "format 4", false},
-		"past/*.pack":  {laterPack(t), "is of version 2, which this version of the program does not read", true},
+		"past/*.pack":  {laterPack(t), "is of version 3, which this version of the program does not read", true},
 	} {
 		dir := t.TempDir()
 		unpack(t, filepath.Join("testdata", "format3past.tgz"), dir)
@@ -500,7 +500,7 @@ func TestFormat1(t *testing.T) {
 	}
 }
 
-// laterPack makes a file of the past one of version 2.
+// laterPack makes a file of the past one of version 3.
 func laterPack(t *testing.T) func(content []byte) []byte {
 	return func(b []byte) []byte {
 		const trailer = 8 + 4 + 8
@@ -514,7 +514,7 @@ func laterPack(t *testing.T) func(content []byte) []byte {
 		if err := cbor.Unmarshal(text, &header); err != nil {
 			t.Fatal(err)
 		}
-		header[1] = 2
+		header[1] = 3
 		if text, err = cbor.Marshal(header); err != nil {
 			t.Fatal(err)
 		}
