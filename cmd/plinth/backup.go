@@ -186,15 +186,6 @@ func (m *meter) clear() {
 	}
 }
 
-// counter shows how many of something are done, on a terminal alone.
-func counter(what string, of int64) *progressbar.ProgressBar {
-	if !isTerminal(os.Stderr) {
-		return progressbar.DefaultSilent(of)
-	}
-	return progressbar.NewOptions64(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionFullWidth())
-}
-
 // readPassphrase reads the passphrase of keys from a file, or asks for it at the terminal; a new one twice.
 func readPassphrase(file string, isNew bool) (string, error) {
 	if file != "" {

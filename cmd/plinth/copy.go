@@ -241,10 +241,14 @@ func (p *copyProgress) Writing(written, of int) {
 	show(&p.writing, "objects", int64(written), int64(of))
 }
 
-// show shows a count.
+// show shows a count, if there is a terminal.
 func show(bar **progressbar.ProgressBar, what string, now, of int64) {
+	if !isTerminal(os.Stderr) {
+		return
+	}
 	if *bar == nil {
-		*bar = counter(what, of)
+		*bar = progressbar.NewOptions64(of, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionFullWidth())
 	}
 	(*bar).Set64(now) //nolint:errcheck // nothing depends on what a terminal shows
 }
