@@ -126,8 +126,16 @@ func (b *backupFlags) run(ctx context.Context, to string, out io.Writer) error {
 		keys = "with keys"
 	}
 	_, err = fmt.Fprintf(out, "%s has all objects as of revision %d, %s (%.1f MB).\n\n  plinth restore %s -o NEW\n", to,
-		d.Revision, keys, float64(size)/1e6, to)
+		d.Revision, keys, float64(size)/1e6, shellWord(to))
 	return err
+}
+
+// shellWord is a name as a command in a shell has it: URLs of object storages have parameters.
+func shellWord(name string) string {
+	if strings.ContainsAny(name, "?&;* $") {
+		return "'" + name + "'"
+	}
+	return name
 }
 
 func isURL(name string) bool { return strings.Contains(name, "://") }
