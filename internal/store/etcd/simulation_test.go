@@ -138,6 +138,9 @@ func (s *simulation) possible() (all []event) {
 			})
 		}
 	}
+	slices.SortStableFunc(s.streams, func(a, b *stream) int {
+		return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id))
+	})
 	for _, w := range s.streams {
 		if w.due(s.model) {
 			add(&all, fmt.Sprintf("watch of %d", w.by), func() { s.send(w, false) })
@@ -225,7 +228,8 @@ type process struct {
 // Range implements etcdserverpb.KVClient.
 func (p *process) Range(ctx context.Context, r *etcdserverpb.RangeRequest, _ ...grpc.CallOption) (
 	*etcdserverpb.RangeResponse, error) {
-	a, err := p.arrive(ctx, &request{name: "range " + string(r.Key), by: p.number,
+	name := strings.TrimRight(string(r.Key), "0123456789abcdef") // a witness has a random key
+	a, err := p.arrive(ctx, &request{name: "range " + name, by: p.number,
 		do: func() (any, error) { return p.read(r) }})
 	answer, _ := a.(*etcdserverpb.RangeResponse)
 	return answer, err
