@@ -1,6 +1,6 @@
-// Plinth-cloud serves a bucket of an object storage to plinth, which starts it: Amazon S3 and what is compatible,
-// Google Cloud Storage, and Azure Blob Storage. It is a program and a module of its own, so that plinth has none of the
-// SDKs of the clouds (decision 23); package remote has the protocol between the two.
+// Command plinth-cloud serves a bucket of an object storage to plinth, which starts it: Amazon S3 and what is
+// compatible, Google Cloud Storage, and Azure Blob Storage. It is a program and a module of its own, so that plinth has
+// none of the SDKs of the clouds (decision 23); package remote has the protocol between the two.
 package main
 
 import (

@@ -37,8 +37,8 @@ is compatible, gs:// Google Cloud Storage, and azblob:// Azure Blob Storage. The
 beside this one or in PATH, and finds credentials as the tools of the cloud do.
 
 What is encrypted at rest stays so. No key is in the file, unless --with-keys asks for them: the authorities, the keys of
-tokens and of planes, and the files with keys that flags of the server name, encrypted to a passphrase (age). That reads
-them from the disk, on the machine of the server.`,
+tokens and of planes, and the files that flags of the server name, encrypted to a passphrase (age). That reads them from
+the disk, on the machine of the server.`,
 		Example: "  plinth backup plinth-$(date +%F).tar\n  plinth backup - | zstd > plinth.tar.zst\n" +
 			"  plinth backup s3://bucket/plinth-$(date +%F).tar\n" +
 			"  plinth backup plinth.tar --with-keys --passphrase-file passphrase",

@@ -24,9 +24,9 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore FILE|URL -o DIR",
 		Short: "make a data directory of a backup",
 		Long: `Checks a backup, which is a file or an object of plinth backup, or the --backup-url of a server, and makes a data
-directory of it: as of its newest revision, or of another one that it has, or of a time. Objects keep their UIDs and resourceVersions. The
-server goes on far above every resourceVersion that the lost one can have given out, so that none of them means two
-things: who watches from one of those gets 410, and lists again.
+directory of it: as of its newest revision, or of another one that it has, or of a time. Objects keep their UIDs and
+resourceVersions. The server goes on far above every resourceVersion that the lost one can have given out, so that none
+of them means two things: who watches from one of those gets 410, and lists again.
 
 Keys that are in the backup are put in their place; if there are none, it says which files have to be put there before
 the server starts.`,

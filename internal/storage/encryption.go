@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/configfile"
 	"plinth/internal/encryption"
+	"plinth/internal/engine"
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 	"plinth/internal/store"
@@ -110,7 +111,7 @@ func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspect
 // their holder.
 func parses(dir, plane string, in *filelog.Inspection, versions []*store.Version, seen map[*store.Version]bool) {
 	for _, v := range versions {
-		if v.Sidecar.Undecrypted || seen[v] || strings.HasPrefix(v.Key.Resource, own) {
+		if v.Sidecar.Undecrypted || seen[v] || v.Key.Resource == engine.Claims {
 			continue
 		}
 		seen[v] = true

@@ -122,7 +122,7 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 	}
 	switch note, err := s.Cluster.Unfinished(ctx); {
 	case err != nil:
-		return err
+		return fmt.Errorf("--etcd-servers: %w", err)
 	case note != nil:
 		return fmt.Errorf("--etcd-servers: a copy into this etcd has begun and not ended, so objects are missing there; "+
 			"let plinth copy end it: %s", note)

@@ -14,9 +14,11 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/etcdform"
+	"plinth/internal/planes"
 	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
+	"plinth/internal/store/filelog"
 	"plinth/object"
 )
 
@@ -270,7 +272,7 @@ func raise(ctx context.Context, cluster *etcd.Cluster, note []byte, to int64, pr
 // would not say in the same way, is an error, unless the object is in the form of an earlier release: then it gets the
 // form that every read of it has.
 func (c *Content) asInEtcd(form *etcdform.Form) ([]*store.Version, error) {
-	if len(c.Planes) > 0 {
+	if slices.ContainsFunc(c.Planes, func(p *filelog.Plane) bool { return p.ID != planes.Template }) {
 		return nil, errors.New("the source has several planes, and an etcd has room for one: name the one to copy (--plane); " +
 			"/ is the first one")
 	}

@@ -2,8 +2,8 @@
 // of a kube-apiserver, to a new data directory, or into an etcd. No server runs on the two meanwhile.
 //
 // An object is copied whole: its UID, managedFields, creation time and generation are parts of its bytes. Its form is
-// that of the place: canonical JSON in files, Kubernetes' own values in etcd (package etcdform), encrypted as the
-// place's configuration says. Not copied are the history, the past, and what a server makes again when it starts
+// that of the target: canonical JSON in files, Kubernetes' own values in etcd (package etcdform), encrypted as the
+// target's configuration says. Not copied are the history, the past, and what a server makes again when it starts
 // (bookkeeping): the keys by which the servers of an etcd know of each other, and the bitmap of node ports.
 //
 // A copy is right only if the target is read again, and has what the source had:
@@ -32,15 +32,16 @@ import (
 	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/gotypes"
+	"plinth/internal/planes/kind"
 	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
 	"plinth/object"
 )
 
-// Content is what a place has as of one revision.
+// Content is what a store has as of one revision.
 type Content struct {
-	// Revision is the newest one that the place has given out.
+	// Revision is the newest one that the store has given out.
 	Revision int64
 	// Versions are the objects, ordered by key, with the claims of a data directory.
 	Versions []*store.Version
@@ -83,7 +84,9 @@ func types() (*engine.Registry, engine.Define) {
 
 // own says whether the objects of a resource are a server's own bookkeeping, which is made again: claims, guards, the
 // template of planes.
-func own(resource string) bool { return strings.HasPrefix(resource, "plinth/") }
+func own(resource string) bool {
+	return strings.HasPrefix(resource, "plinth/") && resource != kind.Path
+}
 
 // count is how many of the versions are objects.
 func count(versions []*store.Version) (n int) {
