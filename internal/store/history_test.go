@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestQueue compares the ring with a slice.
@@ -245,6 +246,74 @@ func TestRebuiltForOthers(t *testing.T) {
 		}
 	}()
 	sn.Count("/nodes", "")
+}
+
+// TestRebuiltDuringPurge: a snapshot whose making had begun before a purge may have what was purged, so no later read
+// gets it. One that was begun after it is kept for the next page.
+//
+// SPEC: BEY-4
+func TestRebuiltDuringPurge(t *testing.T) {
+	s, g := openGate(t)
+	defer s.Close()
+	done := s.commit(nil, Change{Key: Key{"/pods", "a"}, Data: []byte("1")})
+	<-g.arrived
+	g.answer <- nil
+	<-done
+	for _, during := range []bool{true, false} {
+		before := s.purges
+		sn, _, err := s.rebuild(t.Context(), 1, []string{"/pods"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if during {
+			s.forgetPurged()
+		}
+		s.keep(sn, before)
+		if kept := s.rebuilt == sn; kept == during {
+			t.Errorf("with a purge meanwhile (%v) the snapshot is kept: %v", during, kept)
+		}
+	}
+	if s.forgetPurged(); s.rebuilt != nil {
+		t.Error("a purge keeps a snapshot from before")
+	}
+}
+
+// compacted is a log that tells of each Compact.
+type compacted struct {
+	*gate
+	horizons chan int64
+}
+
+func (c compacted) Compact(horizon int64, _ *Checkpoint) error {
+	c.horizons <- horizon
+	return nil
+}
+
+func (c compacted) Checkpoint() (*Checkpoint, error) {
+	base := EmptyCheckpoint()
+	base.Revision, base.Window.Horizon = 70, 60
+	return base, nil
+}
+
+// TestCompactedAtTheStart: the log is compacted when a store is opened, up to the horizon that an earlier process has
+// left: what that has dropped from the history, by a purge for one, may still be in the log.
+//
+// SPEC: BEY-4
+func TestCompactedAtTheStart(t *testing.T) {
+	log := compacted{newGate(), make(chan int64, 1)}
+	s, err := Open(Config{Log: log, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	select {
+	case horizon := <-log.horizons:
+		if horizon != 60 {
+			t.Errorf("it is compacted up to %d", horizon)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is not compacted")
+	}
 }
 
 func TestConfig(t *testing.T) {
