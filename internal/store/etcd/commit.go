@@ -155,11 +155,13 @@ func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) 
 // that does not matter, and the transaction is sent again.
 //
 // An answer that is lost leaves three possibilities: the transaction was carried out, it was not, or it still will be.
-// So etcd is read until it answers, and the state brought up to that; then either
+// So an attempt that could be carried out later than all that follows is recalled, etcd is read until it answers, and
+// the state brought up to that; then either
 //
 //   - the state has received equal changes. They are those of this transaction, or those of another process, and its
 //     outcome is what whatBecame finds out;
-//   - or a precondition does not hold any more: it was not carried out, and will not be, as no revision comes back;
+//   - or a precondition does not hold any more: it was not carried out, and will not be, as no revision comes back, and
+//     an attempt that requires no revision was recalled;
 //   - or all hold. Then it is sent again, and whichever of the two is carried out first, the other one is refused.
 //
 // The caller is told what has become of the transaction, or ErrUnknown:
@@ -195,6 +197,8 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			// The lease is gone, as etcd was restored from a snapshot: the next attempt gets another one.
 			w.leases.drop()
 			w.witness.drop()
+		case a.recalled > 0 && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
+			w.recalls.refuse()
 		case witnessed && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
 			w.witness.refuse()
 		case isTransient(err):
@@ -202,7 +206,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 				t.lost, t.unwitnessed = true, t.unwitnessed || !witnessed
 				w.witness.call(time.Now())
 			}
-			if failed := w.insist(end, w.readAgain); failed != nil {
+			if failed := w.insist(end, func() error { return w.lookAgain(a) }); failed != nil {
 				return store.Revisions{}, t.failed(fmt.Errorf("%w (%w)", err, failed))
 			}
 		case answer.GetSucceeded(): // in another etcd
@@ -271,8 +275,11 @@ func (t *transaction) failed(err error) error {
 	return err
 }
 
-// readAgain brings the state up to etcd's revision at a time after the call.
-func (w *Writer) readAgain() error {
+// lookAgain brings the state up to a revision of etcd at which an attempt was carried out, if it ever will be.
+func (w *Writer) lookAgain(a attempt) error {
+	if err := w.recall(a.recalled); err != nil {
+		return err
+	}
 	revision, err := w.revision()
 	if err != nil {
 		return err
@@ -349,6 +356,11 @@ func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a a
 			return a, err
 		}
 		a.compares = append(a.compares, isAt(w.prefix+at, revision))
+	}
+	if !t.replaces() {
+		if a.recalled = w.recalls.current(); a.recalled > 0 {
+			a.compares = append(a.compares, isAt(w.recalls.key(a.recalled), 0))
+		}
 	}
 	if bits {
 		err = w.addBits(&a, t, whole)

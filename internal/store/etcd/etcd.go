@@ -216,6 +216,7 @@ type Writer struct {
 	broken  error              // why nothing is written any more
 
 	witness witness
+	recalls recall
 	reads   reads
 }
 
@@ -224,7 +225,8 @@ type Writer struct {
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
 	c.Sealing, c.Opened = e.config.Sealing, e.config.Layout.Decode
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}),
-		turns: make(chan struct{}, 1), now: c.Now, witness: newWitness()}
+		turns: make(chan struct{}, 1), now: c.Now, witness: newWitness(),
+		recalls: newRecall()}
 	if w.now == nil {
 		w.now = time.Now
 	}

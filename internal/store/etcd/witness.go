@@ -34,7 +34,7 @@ type witness struct {
 	off   bool      // etcd does not let this process write it
 	last  int64     // the number of the newest transaction that writes it
 	lease clientv3.LeaseID
-	renew time.Time // when the next transaction has another lease
+	renew time.Time // when whoever needs one next has another lease
 }
 
 // witnessFor is how long after an answer was lost transactions write the witness, witnessLease how long the key stays.
@@ -59,7 +59,7 @@ func (w *witness) refuse() {
 	w.off = true
 }
 
-// drop makes the next transaction have another lease.
+// drop makes whoever needs a lease next have another one.
 func (w *witness) drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,18 +75,34 @@ func (w *witness) write(ctx context.Context, e *Cluster, t *transaction) (*etcds
 	if w.off || now.After(w.until) || t.unique() {
 		return nil, nil
 	}
-	if now.After(w.renew) {
-		answer, err := e.client.Grant(ctx, int64(witnessLease.Seconds()))
-		if err != nil {
-			return nil, fmt.Errorf("etcd: no lease: %w", err)
-		}
-		w.lease, w.renew = answer.ID, now.Add(witnessLease/2)
+	lease, err := w.lastingLease(ctx, e, now)
+	if err != nil {
+		return nil, err
 	}
 	if t.number == 0 {
 		w.last++
 		t.number = w.last
 	}
-	return put(w.key, []byte(strconv.FormatInt(t.number, 10)), w.lease), nil
+	return put(w.key, []byte(strconv.FormatInt(t.number, 10)), lease), nil
+}
+
+// leased is a lease that ends in half of witnessLease at the earliest.
+func (w *witness) leased(ctx context.Context, e *Cluster) (clientv3.LeaseID, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lastingLease(ctx, e, time.Now())
+}
+
+// lastingLease is leased under w.mu.
+func (w *witness) lastingLease(ctx context.Context, e *Cluster, now time.Time) (clientv3.LeaseID, error) {
+	if now.After(w.renew) {
+		answer, err := e.client.Grant(ctx, int64(witnessLease.Seconds()))
+		if err != nil {
+			return 0, fmt.Errorf("etcd: no lease: %w", err)
+		}
+		w.lease, w.renew = answer.ID, now.Add(witnessLease/2)
+	}
+	return w.lease, nil
 }
 
 // saw says whether a transaction of this process has made a revision, given its number.
