@@ -110,8 +110,8 @@ func (c *ServicePorts) round(ctx context.Context) (*addresses.PortRound, error) 
 	if err != nil || bitmap != nil && bytes.Equal(value, rebuilt) {
 		return round, err
 	}
-	_, err = c.Store.Commit(ctx, []store.Precondition{pre},
-		[]store.Change{{Key: c.Key, Data: rebuilt, Sidecar: &store.Sidecar{}}})
+	_, err = c.Store.Commit(ctx, append(engine.OfTerm(ctx), pre), []store.Change{{Key: c.Key, Data: rebuilt,
+		Sidecar: &store.Sidecar{}}})
 	return round, err
 }
 

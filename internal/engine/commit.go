@@ -154,8 +154,8 @@ func takeBack(ctx context.Context, committed []*draft) {
 		if d.dry || d.live != nil {
 			continue
 		}
-		_, _ = d.store.Commit(context.WithoutCancel(ctx),
-			[]store.Precondition{{Key: d.key(), Revision: d.committed}}, []store.Change{{Key: d.key()}})
+		pre := []store.Precondition{{Key: d.key(), Revision: d.committed}}
+		_, _ = d.store.Commit(context.WithoutCancel(ctx), append(pre, d.ofTerm(ctx)...), []store.Change{{Key: d.key()}})
 	}
 }
 
@@ -198,8 +198,16 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	pre = append(append(pre, t.fences...), t.pre...)
+	pre = append(append(append(pre, t.fences...), t.pre...), e.ofTerm(ctx)...)
 	changes = append(changes, t.keys...)
+	begins := t.drafts[0].rq.Term
+	if begins != nil {
+		first, change, err := begins.begin(ctx, e.store)
+		if err != nil {
+			return commitFailed(err)
+		}
+		pre, changes = append(pre, first), append(changes, change)
+	}
 	changes[0].By = t.drafts[0].rq.attribution()
 	if invariants.Enabled {
 		assertAtomic(pre, changes)
@@ -210,9 +218,15 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 			if conflict.Type == store.ThisObject { // no race: the definition of the request's type never comes back
 				return errOtherDefinition
 			}
+			if conflict.Key.Resource == terms && begins == nil {
+				return errTermOver
+			}
 			return conflict
 		}
 		return t.refusedBy(err)
+	}
+	if begins != nil {
+		begins.revision = revisions.Of(len(changes) - 1)
 	}
 	written := 0
 	for _, d := range t.drafts {

@@ -35,6 +35,8 @@ type Request struct {
 	// OwnStart says that it is a write with which the server starts. Built-in plugins admit it, webhooks and policies are
 	// not asked: one that is down could otherwise keep the server from starting.
 	OwnStart bool
+	// Term, if not nil, is a term that begins with the commit of this write. A dry run begins none.
+	Term *Term
 	// Annotations, if not nil, takes the annotations of admission for the audit log.
 	Annotations Annotator
 	// Received, if not nil, is given the decoded body, for the audit log (AUTH-4).

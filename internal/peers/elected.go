@@ -20,7 +20,8 @@ import (
 const controllersLease = "plinth-controllers"
 
 // Elect takes part in the election of the server that runs the controllers, until leaving is over. work is called on
-// each election of this server, and has to return when its context ends.
+// each election of this server, and has to return when its context ends. What is written with that context is refused
+// once another server has taken over (engine.Term).
 func (c *Config) Elect(leaving context.Context, work func(context.Context)) {
 	leases := c.Registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
 	if leases == nil {
@@ -35,7 +36,7 @@ func (c *Config) Elect(leaving context.Context, work func(context.Context)) {
 	followed.Go(func() { lock.follow(leaving, wake) })
 	election.Run(leaving, election.Config{
 		Name: c.Identity + "_" + uuid.NewString(), Read: lock.read, Write: lock.write, Wake: wake, Logger: c.Logger,
-		Work: work,
+		Work: func(ctx context.Context) { work(engine.Under(ctx, lock.term)) },
 	})
 	followed.Wait()
 }
@@ -45,6 +46,7 @@ type electionLock struct {
 	engine *engine.Engine
 	rq     engine.Request
 	live   object.Value // the Lease as it was read or written last
+	term   *engine.Term // the one that this server has begun last; nil: none
 }
 
 // read is election.Config.Read.
@@ -84,15 +86,20 @@ func (l *electionLock) write(ctx context.Context, r election.Record) (revision i
 		With("leaseTransitions", object.IntOf(r.Transitions)).
 		With("acquireTime", text(r.Acquired.UTC().Format(microTime))).
 		With("renewTime", text(r.Renewed.UTC().Format(microTime)))
+	rq := l.rq
+	// A take-over begins a term. One whose outcome was not known is made again, so that the term is known.
+	if before := l.live.At("spec", "holderIdentity").Str(); r.Leader != "" && (before != r.Leader || !l.term.Begun()) {
+		l.term = &engine.Term{Name: controllersLease}
+		rq.Term = l.term
+	}
 	var result *engine.Result
 	if r.Revision == 0 {
-		rq := l.rq
 		rq.Name = ""
 		result, err = l.engine.Create(ctx, &rq, object.Parsed{Value: object.Fields(
 			"metadata", object.Fields("name", text(l.rq.Name)), "spec", spec)})
 	} else {
 		body := l.live.With("spec", spec).WithAt(text(strconv.FormatInt(r.Revision, 10)), "metadata", "resourceVersion")
-		result, err = l.engine.Update(ctx, &l.rq, object.Parsed{Value: body})
+		result, err = l.engine.Update(ctx, &rq, object.Parsed{Value: body})
 	}
 	switch {
 	case apierr.Is(err, apierr.AlreadyExists), apierr.Is(err, apierr.Conflict), apierr.Is(err, apierr.NotFound):

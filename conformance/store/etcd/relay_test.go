@@ -1,12 +1,17 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -26,6 +31,15 @@ type relay struct {
 	mu     sync.Mutex
 	fault  fault
 	mended chan struct{} // closed when the fault is mended; new for the next one
+	delay  *delayed      // nil: nothing is delayed
+}
+
+// delayed is a transaction that reaches etcd later, whether or not its client still waits for it.
+type delayed struct {
+	key      string        // that it writes
+	held     chan struct{} // closed when there is one
+	released chan struct{} // closed by the test
+	answer   chan []byte   // what etcd has said to it then
 }
 
 // fault is what a relay does to messages.
@@ -52,9 +66,19 @@ func newRelay(t *testing.T, target string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(asItIs{}), grpc.UnknownServiceHandler(r.serve))
+	calls := grpc.NewServer(grpc.ForceServerCodecV2(asItIs{}), grpc.UnknownServiceHandler(r.serve))
+	pages := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target}) // etcd's version is one
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, rq *http.Request) {
+		if rq.ProtoMajor == 2 {
+			calls.ServeHTTP(w, rq)
+		} else {
+			pages.ServeHTTP(w, rq)
+		}
+	}), Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
 	go server.Serve(listener) //nolint:errcheck // it ends when the test does
-	t.Cleanup(func() { server.Stop(); r.far.Close() })
+	t.Cleanup(func() { server.Close(); r.far.Close() })
 	return r
 }
 
@@ -67,6 +91,36 @@ func (r *relay) begin(f fault) {
 	case <-r.held: // of the fault before
 	default:
 	}
+}
+
+// hold delays the next transaction that has a key in it.
+func (r *relay) hold(key string) *delayed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay = &delayed{key: key, held: make(chan struct{}), released: make(chan struct{}), answer: make(chan []byte, 1)}
+	return r.delay
+}
+
+// delays says whether a message is to be delayed.
+func (r *relay) delays(method string, m []byte) *delayed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := r.delay; d != nil && method == txn && bytes.Contains(m, []byte(d.key)) {
+		r.delay = nil
+		return d
+	}
+	return nil
+}
+
+// passOn waits until the message is released, and passes it on.
+func (d *delayed) passOn(far *grpc.ClientConn, m []byte) {
+	close(d.held)
+	<-d.released
+	var answer []byte
+	if err := far.Invoke(context.Background(), txn, &m, &answer); err != nil {
+		answer = []byte(err.Error())
+	}
+	d.answer <- answer
 }
 
 // mend ends the fault: every call that is under way fails, as if its connection were lost.
@@ -125,6 +179,10 @@ func (r *relay) requests(method string, near grpc.ServerStream, far grpc.ClientS
 				default:
 				}
 			}
+			continue
+		}
+		if d := r.delays(method, m); d != nil {
+			go d.passOn(r.far, m)
 			continue
 		}
 		if far.SendMsg(&m) != nil {
