@@ -103,7 +103,13 @@ if [ "\$1" = serve ] && [ "\${2:-}" != --help ]; then
 		--listen-client-urls "unix://\$at/c" --advertise-client-urls "unix://\$at/c" \
 		--listen-peer-urls "unix://\$at/p" --initial-advertise-peer-urls "unix://\$at/p" \
 		--initial-cluster "default=unix://\$at/p" >"\$at/log" 2>&1 &
-	set -- "\$@" --data-dir "\$dir" --etcd-servers "unix://\$at/c"
+	for key in sa ca; do
+		[ -f "\$dir/\$key.key" ] || openssl ecparam -name prime256v1 -genkey -noout -out "\$dir/\$key.key"
+	done
+	[ -f "\$dir/ca.crt" ] || openssl req -x509 -new -key "\$dir/ca.key" -subj /CN=upstream-ca -days 365 -out "\$dir/ca.crt"
+	set -- "\$@" --data-dir "\$dir" --etcd-servers "unix://\$at/c" --cluster-signing-cert-file "\$dir/ca.crt" \
+		--cluster-signing-key-file "\$dir/ca.key"
+	case \$* in *--service-account-signing-key-file*) ;; *) set -- "\$@" --service-account-signing-key-file "\$dir/sa.key" ;; esac
 fi
 PROGRAM
 chmod +x "$PLINTH"

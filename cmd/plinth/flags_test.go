@@ -164,7 +164,7 @@ func TestStatuses(t *testing.T) {
 			}
 		}
 		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 20 || count[refused] < 1 ||
-			count[plinthOnly] != 21) ||
+			count[plinthOnly] != 23) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
 			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+4 {
 			t.Errorf("%s has %v", program, count)

@@ -87,6 +87,12 @@ func plinthFlags(c *settings) []row {
 				"data directory of it", ""},
 		{"backup-retention", duration(&c.Backup.Retention), plinthOnly,
 			"for how long back a state can be restored from --backup-url", ""},
+		{"cluster-signing-cert-file", text(&c.SigningCertFile), plinthOnly,
+			"a PEM file of the authority that signs the server's certificates, those of its administrator, and those of " +
+				"CertificateSigningRequests, as kube-controller-manager's flag; by default one is made in the data directory. " +
+				"Servers with --etcd-servers need the same, and sign no requests without it", ""},
+		{"cluster-signing-key-file", text(&c.SigningKeyFile), plinthOnly,
+			"the private key of --cluster-signing-cert-file", ""},
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,
 			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
 				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
@@ -505,7 +511,7 @@ func miscFlags(c *settings) []row {
 				"waits up to a minute for the signer. Secrets get no tokens then", ""},
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
 			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +
-				"--service-account-key-file is set. It is read again when it changes", ""},
+				"--service-account-key-file is set. Needed with --etcd-servers. It is read again when it changes", ""},
 		{"service-cluster-ip-range", text(&c.Services.ClusterIPRange), works,
 			"the range of cluster IPs of Services, or two of different families; empty: 10.0.0.0/24",
 			""},

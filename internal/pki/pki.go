@@ -3,6 +3,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -33,11 +34,11 @@ const (
 // Pair is a certificate with its private key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// An Authority signs certificates. Keys are ECDSA, because generating an RSA key would take a third of the start
-// budget.
+// An Authority signs certificates. Keys that it makes are ECDSA, because generating an RSA key would take a third of
+// the start budget.
 type Authority struct {
 	Certificate *x509.Certificate
-	Key         *ecdsa.PrivateKey
+	Key         crypto.Signer
 	PEM         []byte // the certificate, for those who verify with it
 
 	dir  string // "": nothing is kept
@@ -62,7 +63,11 @@ func Open(dir, name string, now time.Time) (*Authority, error) {
 // Given is an authority whose certificate and key come from elsewhere. What it signs is kept in dir.
 func Given(authority Pair, dir string, now time.Time) (*Authority, error) {
 	a := &Authority{dir: dir, now: now}
-	if err := a.use(authority); err != nil {
+	err := a.use(authority)
+	if err == nil && !a.Certificate.IsCA {
+		err = errors.New("the certificate is not that of an authority")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the given certificate authority: %w", err)
 	}
 	return a, nil
@@ -105,9 +110,9 @@ func (a *Authority) use(authority Pair) error {
 	if err != nil {
 		return err
 	}
-	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
+	key, ok := loaded.PrivateKey.(crypto.Signer)
 	if !ok {
-		return errors.New("the key is no ECDSA key")
+		return errors.New("the key signs nothing")
 	}
 	a.Certificate, a.Key, a.PEM = loaded.Leaf, key, authority.Cert
 	return nil
@@ -264,7 +269,7 @@ func (a *Authority) template(subject pkix.Name, life time.Duration) *x509.Certif
 	}
 }
 
-func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (Pair, error) {
+func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, parentKey crypto.Signer) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {
 		return Pair{}, err

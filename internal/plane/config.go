@@ -154,8 +154,8 @@ func (a *Accounts) sign() bool { return a.Static == nil || a.Static.Signs() }
 // Signer is the authority that signs the certificates of clients, and what clients need to know of the server's.
 type Signer struct {
 	Certificate *x509.Certificate
-	Key         crypto.Signer
-	Bundle      []byte // the authorities by which clients verify the server, as PEM
+	Key         crypto.Signer // nil: requests for certificates are not signed
+	Bundle      []byte        // the authorities by which clients verify the server, as PEM
 }
 
 // Limits bound the requests that are served at the same time.

@@ -88,6 +88,9 @@ var controllerTable = []controllerRow{
 		}},
 	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved",
 		func(p *Plane) func(*steps.Group) {
+			if p.config.Signer.Key == nil { // as in kube-controller-manager without --cluster-signing-key-file
+				return func(*steps.Group) {}
+			}
 			return p.certificateRequests().Sign
 		}},
 	{"certificatesigningrequest-approving-controller", "csrapproving", "approves certificates of nodes",

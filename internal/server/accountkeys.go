@@ -6,6 +6,8 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,11 +75,21 @@ func (c *Config) accountKeys(ctx context.Context, files *configfile.Files) (*acc
 	return &accountKeys{Keys: static, static: static}, err
 }
 
-// staticKeys reads the keys, or generates one on the first start. Those in files are read again when they change.
+// errNoSharedKey is why a server on an etcd does not start without a key.
+var errNoSharedKey = errors.New("--service-account-signing-key-file is missing: servers with --etcd-servers need the " +
+	"same key for the tokens of service accounts, and one that this server makes is not known to the others; give each of " +
+	"them the same file (openssl ecparam -name prime256v1 -genkey -noout -out sa.key makes one)")
+
+// staticKeys reads the keys, or generates one on the first start, if there are no other servers. Those in files are read
+// again when they change.
 func (c *Config) staticKeys(files *configfile.Files) (*serviceaccount.StaticKeys, error) {
 	s := &c.ServiceAccounts
 	if s.SigningKeyFile == "" && len(s.KeyFiles) == 0 {
-		private, err := serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger)
+		file := c.inDataDir("pki", "sa.key")
+		if _, err := os.Stat(file); c.onEtcd && errors.Is(err, fs.ErrNotExist) {
+			return nil, errNoSharedKey
+		}
+		private, err := serviceaccount.OwnKey(file, c.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
 		}

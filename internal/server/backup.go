@@ -103,6 +103,8 @@ func (c *Config) backupDocument() backup.Document {
 		{"authorization-policy-file", c.AuthorizationPolicyFile},
 		{"authorization-webhook-config-file", c.AuthorizationWebhook.ConfigFile},
 		{"client-ca-file", c.ClientCAFile},
+		{"cluster-signing-cert-file", c.SigningCertFile},
+		{"cluster-signing-key-file", c.SigningKeyFile},
 		{"encryption-provider-config", c.Encryption.ConfigFile},
 		{"kubelet-certificate-authority", c.Kubelets.CAFile},
 		{"kubelet-client-certificate", c.Kubelets.CertFile},

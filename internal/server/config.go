@@ -101,7 +101,10 @@ type Serving struct {
 	HTTP2MaxStreams      int      // on one connection; 0: 1000
 	PermitAddressSharing bool     // SO_REUSEADDR
 	PermitPortSharing    bool     // SO_REUSEPORT
-	Authority            pki.Pair // signs the server's certificates; the zero Pair: that in DataDir
+	Authority            pki.Pair // signs the server's certificates; the zero Pair: SigningCertFile, or that in DataDir
+	// SigningCertFile and SigningKeyFile are PEM files with the Authority; both are "" or none. Servers on one etcd need
+	// the same.
+	SigningCertFile, SigningKeyFile string
 	// Planes serves planes besides the first one (package planes), as objects of the type Plane.
 	Planes bool
 	// PlanesEgress are addresses, as prefixes, that are refused to planes otherwise (package egress), and to which they
@@ -339,6 +342,9 @@ func (c *Config) validateNumbers() error {
 		if d <= 0 {
 			refuse("%s: %s is not positive", flag, d)
 		}
+	}
+	if (c.SigningCertFile == "") != (c.SigningKeyFile == "") {
+		refuse("--cluster-signing-cert-file and --cluster-signing-key-file: one is set without the other")
 	}
 	if c.ShutdownDelay < 0 {
 		refuse("--shutdown-delay-duration: %s is negative", c.ShutdownDelay)

@@ -27,6 +27,17 @@ import (
 	"plinth/internal/storage"
 )
 
+// signer is the authority by which the controllers sign. On an etcd, one that the server has made itself does not sign
+// for others: their servers would not know it.
+func (s *Server) signer() plane.Signer {
+	by := s.certificates.pki
+	signer := plane.Signer{Certificate: by.Certificate, Key: by.Key, Bundle: s.certificates.authority}
+	if s.config.onEtcd && s.config.Authority.Cert == nil {
+		signer.Key = nil
+	}
+	return signer
+}
+
 // planeConfig makes the parts of the plane that flags and files decide on.
 func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	c := &s.config
@@ -34,8 +45,7 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 		Features: s.features, Versions: c.Versions, EventTTL: c.EventTTL,
 		Now: c.Now, Logger: c.Logger, Storage: s.openStorage,
 		NodePort: c.Services.NodePort, Self: s.self(), Address: s.advertised(),
-		Signer: plane.Signer{Certificate: s.certificates.pki.Certificate, Key: s.certificates.pki.Key,
-			Bundle: s.certificates.authority},
+		Signer:   s.signer(),
 		Webhooks: c.Webhooks, GarbageCollection: c.GarbageCollection, Controllers: c.Controllers,
 		EndpointsOnly: c.Aggregation.EndpointsOnly,
 		Limits: plane.Limits{Fairness: c.PriorityAndFairness, Reading: c.MaxRequestsInflight,

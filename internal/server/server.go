@@ -113,6 +113,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if len(ignored) > 0 {
 		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", ignored)
 	}
+	if err := c.readAuthority(); err != nil {
+		return nil, err
+	}
 	if err := c.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -193,6 +196,10 @@ func (s *Server) openPeers(context.Context) (err error) {
 func (s *Server) begin(ctx context.Context) error {
 	s.accept()
 	shared := s.plane.Storage.OnEtcd()
+	if shared && s.config.Authority.Cert == nil {
+		s.config.Logger.Info("CertificateSigningRequests are not signed: servers with --etcd-servers need an authority " +
+			"in common for that, --cluster-signing-cert-file and --cluster-signing-key-file")
+	}
 	if shared {
 		s.plane.Run(func(lead func(context.Context)) { s.peers.Elect(s.leaving, lead) })
 	} else {

@@ -57,6 +57,23 @@ type certificates struct {
 	planes              []*x509.Certificate // with the subjects of the authorities of planes
 }
 
+// readAuthority reads the authority of --cluster-signing-cert-file.
+func (c *Config) readAuthority() (err error) {
+	if c.SigningCertFile == "" {
+		return nil
+	}
+	if c.Authority.Cert, err = os.ReadFile(c.SigningCertFile); err != nil {
+		return fmt.Errorf("--cluster-signing-cert-file: %w", err)
+	}
+	if c.Authority.Key, err = os.ReadFile(c.SigningKeyFile); err != nil {
+		return fmt.Errorf("--cluster-signing-key-file: %w", err)
+	}
+	if _, err = pki.Given(c.Authority, "", time.Time{}); err != nil {
+		return fmt.Errorf("--cluster-signing-cert-file: %w", err)
+	}
+	return nil
+}
+
 // openCertificates opens the server's own authority, collects those of clients, and makes the certificates of the
 // server and of its administrator where they are missing. What is from files is read again when they change.
 func (c *Config) openCertificates(now time.Time, files *configfile.Files) (*certificates, error) {

@@ -291,6 +291,15 @@ func (s *Server) startPlinth() error {
 	if s.Etcd != "" {
 		args = append(args, "--etcd-servers="+s.Etcd)
 	}
+	if slices.ContainsFunc(slices.Concat(args, s.options.Flags), func(f string) bool {
+		return strings.HasPrefix(f, "--etcd-servers=")
+	}) {
+		keys, err := sharedKeys()
+		if err != nil {
+			return err
+		}
+		args = append(args, keys...)
+	}
 	if s.options.Plane != "" {
 		args = append(args, "--planes", "--planes-egress=127.0.0.0/8") // the webhooks of tests are there
 	}
