@@ -80,8 +80,8 @@ var errNoSharedKey = errors.New("--service-account-signing-key-file is missing: 
 	"same key for the tokens of service accounts, and one that this server makes is not known to the others; give each of " +
 	"them the same file (openssl ecparam -name prime256v1 -genkey -noout -out sa.key makes one)")
 
-// staticKeys reads the keys, or generates one on the first start, if there are no other servers. Those in files are read
-// again when they change.
+// staticKeys reads the keys, or generates one on the first start, if there are no other servers. Those in files are
+// read again when they change.
 func (c *Config) staticKeys(files *configfile.Files) (*serviceaccount.StaticKeys, error) {
 	s := &c.ServiceAccounts
 	if s.SigningKeyFile == "" && len(s.KeyFiles) == 0 {
