@@ -151,10 +151,12 @@ func genericFlags(c *settings) []row {
 			"serve what --runtime-config names, also if it came after the emulated release", ""},
 		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
 			"how long the server still serves after it is told to end; /readyz fails in that time", ""},
-		{"shutdown-send-retry-after", boolean(new(bool)), ignored,
-			"the listener is closed at once, and running requests are finished", ""},
-		{"shutdown-watch-termination-grace-period", duration(new(time.Duration)), ignored,
-			"watches are ended at once, and clients continue them from their last resourceVersion", ""},
+		{"shutdown-send-retry-after", boolean(&c.ShutdownRetryAfter), works,
+			"after --shutdown-delay-duration, keep the port open until the requests under way are finished, and answer others " +
+				"with 429, so that clients repeat them; otherwise the port is closed at once", ""},
+		{"shutdown-watch-termination-grace-period", duration(&c.ShutdownWatches), works,
+			"over which time watches end after --shutdown-delay-duration, so that clients do not all come back at once " +
+				"(200 watches in a second at least); 0: all end at once, and clients continue them from their last resourceVersion", ""},
 		{"storage-initialization-timeout", duration(&c.Etcd.Timeout), works,
 			"how long to wait for an answer of --etcd-servers", ""},
 		{"strict-transport-security-directives", list(&c.StrictTransport), works,

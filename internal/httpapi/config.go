@@ -88,6 +88,8 @@ type Config struct {
 	// Closing ends when the server is about to close: watches end with it, other requests are finished. Nil: it never
 	// ends.
 	Closing context.Context
+	// Draining, if not nil, is told how the server ends.
+	Draining *Draining
 
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics

@@ -59,6 +59,10 @@ func (h *Handler) fail(rs *requestState, err error) {
 		h.failLate(rs, err)
 		return
 	}
+	if ending, ok := err.(errEnding); ok {
+		rs.refuseEnding(ending)
+		return
+	}
 	if errors.Is(err, errNotAPath) {
 		http.Error(rs, err.Error(), http.StatusNotFound)
 		return

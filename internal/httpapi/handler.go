@@ -52,6 +52,7 @@ func New(c Config) (*Handler, error) {
 //     deadline that limitTime sets, except in watches.
 //   - resolveInfo also finds out who answers, the engine or a backend, since the body of a forwarded request must not
 //     be read. All filters apply to forwarded requests, too.
+//   - refuseAtTheEnd comes before all that takes a client's time. It has to know the class of the request.
 //   - authenticate comes before audit, since the record needs the user, and both before limitInFlight, since
 //     administrators and probes take no slot. So a client without credentials is refused before it takes a slot.
 //   - audit comes before impersonate: the record names both users, and a refused impersonation is recorded, too.
@@ -68,6 +69,7 @@ func New(c Config) (*Handler, error) {
 var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).identify,
 	(*Handler).resolveInfo,
+	(*Handler).refuseAtTheEnd,
 	(*Handler).limitTime,
 	(*Handler).authenticate,
 	(*Handler).audit,
@@ -130,6 +132,7 @@ func (rs *requestState) end() {
 	rs.dropBody()
 	rs.forgetWatcher()
 	rs.countInFlight(-1)
+	rs.endDrained()
 	if rs.h.Metrics.Request != nil {
 		rs.h.Metrics.Request(rs.observation())
 	}

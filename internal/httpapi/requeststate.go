@@ -49,6 +49,7 @@ type requestState struct {
 	held     int64             // bytes of its body that are counted in Handler.bodies
 
 	// The flags stand together: a request that watches is kept for long, and its size counts.
+	drained  bool // counted in Config.Draining
 	counted  bool // in Metrics.InFlight
 	routed   bool // in Metrics.LongRunning
 	watcher  bool // counted in Handler.watchers

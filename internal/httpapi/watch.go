@@ -100,7 +100,11 @@ func (h *Handler) startWatch(rs *requestState) (*openWatch, error) {
 	if rq.Resource.Stored.Convert != nil {
 		w.ctx, w.stop = context.WithCancel(rs.ctx)
 	}
-	w.forget = context.AfterFunc(h.Closing, w.close)
+	w.forget = context.AfterFunc(h.Closing, func() {
+		h.Draining.turn()
+		w.close()
+	})
+	h.Draining.opened(1)
 	w.next()
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
 		ListOptions: params.ListOptions, Bookmarks: params.bookmarks, SendInitialEvents: params.sendInitial,
@@ -232,6 +236,7 @@ func (w *openWatch) end() {
 		w.Watch.Close()
 	}
 	w.forget()
+	w.rs.h.Draining.opened(-1)
 	w.close()
 }
 

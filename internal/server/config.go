@@ -191,6 +191,8 @@ type Requests struct {
 	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
 	CORSAllowedOrigins  []string      // regular expressions; empty: no CORS headers are sent
 	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
+	ShutdownRetryAfter  bool          // requests get 429 then, and the port stays open, until all others are finished
+	ShutdownWatches     time.Duration // over which watches end then; 0: all at once
 }
 
 // Insight is what the server shows of itself.
@@ -348,6 +350,9 @@ func (c *Config) validateNumbers() error {
 	}
 	if c.ShutdownDelay < 0 {
 		refuse("--shutdown-delay-duration: %s is negative", c.ShutdownDelay)
+	}
+	if c.ShutdownWatches < 0 {
+		refuse("--shutdown-watch-termination-grace-period: %s is negative", c.ShutdownWatches)
 	}
 	for flag, n := range map[string]int{
 		"--min-request-timeout": c.MinRequestTimeout, "--max-requests-inflight": c.MaxRequestsInflight,

@@ -166,7 +166,7 @@ func TestCloseWithOpenWatches(t *testing.T) {
 			t.Errorf("a watch ended with %v", err)
 		}
 	}
-	if took := time.Since(began); took > drainTime/2 {
+	if took := time.Since(began); took > s.config.drainTime()/2 {
 		t.Errorf("it took %s", took)
 	}
 	if err := s.Close(); err != nil {

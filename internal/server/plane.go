@@ -134,7 +134,7 @@ func (s *Server) httpConfig() (httpapi.Config, error) {
 		RequestTimeout:    c.RequestTimeout,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
-		Origins:           origins, Goaway: c.GoawayChance, Metrics: s.counts.hooks(s),
+		Origins:           origins, Goaway: c.GoawayChance, Metrics: s.counts.hooks(s), Draining: s.draining,
 	}
 	return h, err
 }

@@ -27,6 +27,7 @@ import (
 	"plinth/internal/egress"
 	"plinth/internal/fairness"
 	"plinth/internal/features"
+	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
@@ -37,8 +38,11 @@ import (
 	"plinth/internal/store"
 )
 
-// drainTime is how long requests may still run after the server has begun to close.
-const drainTime = 10 * time.Second
+// drainTime is how long requests may still run after the server has begun to close: no request but those that last long
+// takes longer than RequestTimeout.
+func (c *Config) drainTime() time.Duration {
+	return max(10*time.Second, c.RequestTimeout) + c.ShutdownWatches
+}
 
 // Server is a running server.
 type Server struct {
@@ -60,10 +64,11 @@ type Server struct {
 	follow       []func(context.Context) // what runs until the server closes
 	listener     net.Listener
 	http         *http.Server
-	failed       chan error // of capacity 1: why no more connections are accepted
+	draining     *httpapi.Draining // nil: clients are not told that the server ends
+	failed       chan error        // of capacity 1: why no more connections are accepted
 	ready        atomic.Bool
 	// closing is cancelled (by quit) when the server closes. It ends background work at once; requests may finish within
-	// drainTime. work counts the goroutines that Close waits for.
+	// Config.drainTime. work counts the goroutines that Close waits for.
 	closing context.Context
 	quit    context.CancelFunc
 	// leaving is cancelled (by leave) when the server is asked to stop, which may be some time before it closes
@@ -124,6 +129,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: c, features: set}
+	if c.ShutdownRetryAfter || c.ShutdownWatches > 0 {
+		s.draining = &httpapi.Draining{}
+	}
 	if err := s.open(ctx, dir); err != nil {
 		return nil, errors.Join(err, s.Close(), dir.Undo())
 	}
@@ -327,11 +335,15 @@ No kubectl? %s Ctrl-C ends the server.
 `, plane.Version, s.URL(), took.Milliseconds(), where, kubeconfig, browser, kubectl)
 }
 
-// Close ends the server: it stops listening, ends watches, lets other requests finish within drainTime, waits for
-// background work, and closes the store.
+// Close ends the server: it stops listening, ends watches, lets other requests finish within Config.drainTime, waits
+// for background work, and closes the store. With ShutdownRetryAfter it listens until the requests are finished, and
+// refuses others.
 func (s *Server) Close() error {
 	s.ready.Store(false)
 	var errs []error
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.drainTime())
+	defer cancel()
+	stopped := s.beginToStop(ctx)
 	if s.quit != nil {
 		s.quit()
 	}
@@ -341,15 +353,7 @@ func (s *Server) Close() error {
 	if s.plane != nil {
 		s.plane.Quit()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
-	defer cancel()
-	if s.http != nil {
-		if err := s.http.Shutdown(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("requests were still under way: %w", err), s.http.Close())
-		}
-	} else if s.listener != nil {
-		errs = append(errs, s.listener.Close())
-	}
+	errs = append(errs, stopped())
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
 	if s.planes != nil {
@@ -359,6 +363,46 @@ func (s *Server) Close() error {
 		errs = append(errs, s.plane.Close())
 	}
 	return errors.Join(append(errs, s.accountKeys.close())...)
+}
+
+// goawayTime is how long watches go on after their connections were told that the server ends. A client that begins a
+// watch again at once does so on another connection then.
+const goawayTime = 50 * time.Millisecond
+
+// beginToStop makes the server accept no more requests, or refuse them. What it returns waits until those under way are
+// finished, and until the server does not listen any more.
+func (s *Server) beginToStop(ctx context.Context) (stopped func() error) {
+	if s.http == nil {
+		return func() error {
+			if s.listener == nil {
+				return nil
+			}
+			return s.listener.Close()
+		}
+	}
+	shutDown := func() error {
+		err := s.http.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(fmt.Errorf("requests were still under way: %w", err), s.http.Close())
+		}
+		return err
+	}
+	if s.config.ShutdownWatches > 0 {
+		s.draining.Pace(s.config.ShutdownWatches)
+	}
+	if s.config.ShutdownRetryAfter {
+		s.draining.Refuse()
+		return func() error {
+			s.draining.Idle(ctx)
+			return shutDown()
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- shutDown() }()
+	if s.config.ShutdownDelay > 0 {
+		time.Sleep(goawayTime)
+	}
+	return func() error { return <-ended }
 }
 
 // clock is the current time by the configured clock.
