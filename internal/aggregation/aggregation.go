@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -112,19 +111,14 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 		ctx, cancel = context.WithTimeout(ctx, discoveryTimeout)
 		defer cancel()
 	}
-	location := &url.URL{Scheme: "https", Host: address, Path: in.URL.Path, RawQuery: in.URL.Query().Encode()}
-	out := in.WithContext(ctx)
-	out.URL, out.Host, out.Header = location, address, in.Header.Clone()
-	if id := w.Header()["Audit-Id"]; id != nil { // httpapi has chosen it; the backend's audit log has it, too
-		out.Header["Audit-Id"] = id
-	}
+	out := forward.Readdress(w, in.WithContext(ctx), address)
 	user := asked.User
 	if !a.Features.On(features.RemoteRequestHeaderUID) {
 		user.UID = ""
 	}
-	target := forward.Target{URL: location, Transport: transport, Rewrite: true,
+	target := forward.Target{URL: out.URL, Transport: transport, Rewrite: true,
 		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger,
-		Answered: func(answer *http.Response, err error) { a.Outdated.Count(ctx, location.Hostname(), answer, err) }}
+		Answered: func(answer *http.Response, err error) { a.Outdated.Count(ctx, out.URL.Hostname(), answer, err) }}
 	err = target.Forward(w, out)
 	if err == nil || in.Context().Err() != nil {
 		return err

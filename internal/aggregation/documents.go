@@ -354,7 +354,7 @@ func (r *route) discovery(ctx context.Context) (object.Value, error) {
 			}
 			for _, version := range group.At("versions").Items() {
 				if version.At("version").Str() == r.version {
-					return decoded(version), nil
+					return discovery.VersionOf(version), nil
 				}
 			}
 		}
@@ -372,91 +372,7 @@ func (r *route) discovery(ctx context.Context) (object.Value, error) {
 	if kind := list.Value.At("kind").Str(); kind != "APIResourceList" {
 		return none, fmt.Errorf("%s: %q is no APIResourceList", r.path(), kind)
 	}
-	return none.With("resources", entriesOf(list.Value.At("resources"))), nil
-}
-
-// decoded returns an entry of aggregated discovery with those members alone that it may have, each of its type: what
-// a backend sends may be anything. Each resource and subresource gets a responseKind: there are clients that need it.
-func decoded(entry object.Value) object.Value {
-	var resources []object.Value
-	for _, resource := range entry.At("resources").Items() {
-		known := copied(object.Fields("resource", text(resource, "resource"), "responseKind",
-			responseKind(resource.At("responseKind")), "scope", text(resource, "scope"), "singularResource",
-			text(resource, "singularResource")), resource, "verbs", "shortNames", "categories")
-		var parts []object.Value
-		for _, part := range resource.At("subresources").Items() {
-			of := copied(object.Fields("subresource", text(part, "subresource"), "responseKind",
-				responseKind(part.At("responseKind"))), part, "verbs")
-			var types []object.Value
-			for _, accepted := range part.At("acceptedTypes").Items() {
-				types = append(types, responseKind(accepted))
-			}
-			if len(types) > 0 {
-				of = of.With("acceptedTypes", object.ListOf(types...))
-			}
-			parts = append(parts, of)
-		}
-		if len(parts) > 0 {
-			known = known.With("subresources", object.ListOf(parts...))
-		}
-		resources = append(resources, known)
-	}
-	known := object.Fields("version", text(entry, "version"))
-	if len(resources) > 0 {
-		known = known.With("resources", object.ListOf(resources...))
-	}
-	return known
-}
-
-// text is a member as text; "" if it is something else.
-func text(v object.Value, key string) object.Value { return object.StringOf(v.At(key).Str()) }
-
-// copied adds lists of texts of another value.
-func copied(v, from object.Value, keys ...string) object.Value {
-	for _, key := range keys {
-		var texts []string
-		for _, item := range from.At(key).Items() {
-			texts = append(texts, item.Str())
-		}
-		if len(texts) > 0 {
-			v = v.With(key, object.Strings(texts...))
-		}
-	}
-	return v
-}
-
-// responseKind is the kind of an APIResource, as aggregated discovery has it.
-func responseKind(resource object.Value) object.Value {
-	return object.Fields("group", text(resource, "group"), "version", text(resource, "version"), "kind",
-		text(resource, "kind"))
-}
-
-// entriesOf converts the resources of an APIResourceList to those of aggregated discovery.
-func entriesOf(resources object.Value) object.Value {
-	var all []object.Value
-	at := map[string]int{}
-	parts := map[string][]object.Value{}
-	for _, r := range resources.Items() {
-		name, part, isPart := strings.Cut(r.At("name").Str(), "/")
-		if isPart {
-			entry := copied(object.Fields("subresource", object.StringOf(part), "responseKind", responseKind(r)), r, "verbs")
-			parts[name] = append(parts[name], entry)
-			continue
-		}
-		scope := "Cluster"
-		if r.At("namespaced").Bool() {
-			scope = "Namespaced"
-		}
-		at[name] = len(all)
-		all = append(all, copied(object.Fields("resource", object.StringOf(name), "responseKind", responseKind(r), "scope",
-			object.StringOf(scope), "singularResource", text(r, "singularName")), r, "verbs", "shortNames", "categories"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		if i, ok := at[name]; ok {
-			all[i] = all[i].With("subresources", object.ListOf(parts[name]...))
-		}
-	}
-	return object.ListOf(all...)
+	return none.With("resources", discovery.ListedResources(list.Value.At("resources"))), nil
 }
 
 // openAPI3 returns the OpenAPI v3 document of the group version; nil if the backend has none.

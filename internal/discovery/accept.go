@@ -16,22 +16,37 @@ var (
 // aggregatedParams are the parameters with which a client requests aggregated discovery.
 const aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// negotiate selects the media type of a discovery document. aggregated says whether the path has an aggregated form;
-// asked, whether the client prefers that one.
-func (d *Documents) negotiate(accept string, aggregated bool) (mediaType string, asked bool, err error) {
+// form says what a client wants to know of a path that has several discovery documents.
+type form uint8
+
+const (
+	unaggregated form = iota
+	aggregated        // groups with their versions and resources, those of other servers included
+	noPeer            // the same of this server alone (profile=nopeer)
+)
+
+// negotiate selects the media type of a discovery document, and its form. several says whether the path has others than
+// unaggregated.
+func (d *Documents) negotiate(accept string, several bool) (mediaType string, asked form, err error) {
 	for _, c := range wire.ParseAccept(accept).Clauses() {
 		as, group, version := c.Param("as"), c.Param("g"), c.Param("v")
 		transform := as != "" || group != "" || version != ""
-		if transform && !(aggregated && group == "apidiscovery.k8s.io" && version == "v2" && as == "APIGroupDiscoveryList") {
+		if transform && !(several && group == "apidiscovery.k8s.io" && version == "v2" && as == "APIGroupDiscoveryList") {
 			continue
 		}
 		for _, m := range d.media.object {
-			if c.Names(m) {
-				return m, transform, nil
+			switch {
+			case !c.Names(m):
+			case !transform:
+				return m, unaggregated, nil
+			case c.Param("profile") == "nopeer":
+				return m, noPeer, nil
+			default:
+				return m, aggregated, nil
 			}
 		}
 	}
-	return "", false, apierr.NewNotAcceptable(d.media.object)
+	return "", unaggregated, apierr.NewNotAcceptable(d.media.object)
 }
 
 // literal returns an error if the header contains neither one of these media types verbatim nor */*. The reference

@@ -9,12 +9,24 @@ import (
 	"plinth/object"
 )
 
-// aggregated is the aggregated discovery document of /api or /apis.
-func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
-	value := func() object.Value { return c.groupDiscovery(root) }
+// aggregated is the aggregated discovery document of /api or /apis. As in the reference, that of /apis alone has what
+// other servers serve.
+func (d *Documents) aggregated(c *catalog, root string, asked form, mediaType string) *Document {
+	if asked == noPeer {
+		d.counters.noPeer.Add(1)
+	} else if root == "apis" && d.peers != nil {
+		if merged := d.withPeers(c); merged != nil {
+			return aggregatedAs(mediaType, merged.document, func() object.Value { return merged.value })
+		}
+	}
 	json := c.representations.get("aggregated "+root, func() *Document {
 		return textDocument(mediaJSON+aggregatedParams, c.appendAggregated(nil, root, &d.counters.aggregated))
 	})
+	return aggregatedAs(mediaType, json, func() object.Value { return c.groupDiscovery(root) })
+}
+
+// aggregatedAs prints an aggregated discovery document in a media type. Its ETag is that of the JSON.
+func aggregatedAs(mediaType string, json *Document, value func() object.Value) *Document {
 	doc := &Document{MediaType: mediaType + aggregatedParams, ETag: json.ETag}
 	switch mediaType {
 	case mediaProtobuf:
@@ -43,12 +55,7 @@ func (c *catalog) below(root string) []*group {
 // appendAggregated prints the value of groupDiscovery from the kept bytes of the group versions. printed counts those
 // that had to be printed.
 func (c *catalog) appendAggregated(text []byte, root string, printed *atomic.Int64) []byte {
-	envelope := object.AppendJSON(nil, object.Fields(
-		"kind", object.StringOf("APIGroupDiscoveryList"),
-		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
-		"metadata", object.MapOf(),
-		"items", object.ListOf(),
-	))
+	envelope := object.AppendJSON(nil, discoveryList(nil))
 	before, after, _ := bytes.Cut(envelope, []byte("[]")) // it contains one list
 	text = append(append(text, before...), '[')
 	opening := ""
@@ -79,7 +86,20 @@ func (gv *groupVersion) aggregate(printed *atomic.Int64) []byte {
 	return gv.aggregated
 }
 
-func (c *catalog) groupDiscovery(root string) object.Value {
+func (c *catalog) groupDiscovery(root string) object.Value { return discoveryList(c.groupItems(root)) }
+
+// discoveryList is an APIGroupDiscoveryList.
+func discoveryList(items []object.Value) object.Value {
+	return object.Fields(
+		"kind", object.StringOf("APIGroupDiscoveryList"),
+		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
+		"metadata", object.MapOf(),
+		"items", object.ListOf(items...),
+	)
+}
+
+// groupItems are the groups below /api or /apis, each an APIGroupDiscovery.
+func (c *catalog) groupItems(root string) []object.Value {
 	groups := c.below(root)
 	items := make([]object.Value, len(groups))
 	for i, g := range groups {
@@ -87,18 +107,18 @@ func (c *catalog) groupDiscovery(root string) object.Value {
 		for j, gv := range g.versions {
 			versions[j] = gv.discovery()
 		}
-		metadata := object.MapOf()
-		if g.name != "" {
-			metadata = object.Fields("name", object.StringOf(g.name))
-		}
-		items[i] = object.Fields("metadata", metadata, "versions", object.ListOf(versions...))
+		items[i] = groupItem(g.name, versions)
 	}
-	return object.Fields(
-		"kind", object.StringOf("APIGroupDiscoveryList"),
-		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
-		"metadata", object.MapOf(),
-		"items", object.ListOf(items...),
-	)
+	return items
+}
+
+// groupItem is an APIGroupDiscovery.
+func groupItem(name string, versions []object.Value) object.Value {
+	metadata := object.MapOf()
+	if name != "" {
+		metadata = object.Fields("name", object.StringOf(name))
+	}
+	return object.Fields("metadata", metadata, "versions", object.ListOf(versions...))
 }
 
 // discovery is the group version in aggregated discovery. What the engine serves is always Current; the documents of a

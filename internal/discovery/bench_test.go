@@ -59,7 +59,7 @@ func BenchmarkIndex(b *testing.B) {
 func BenchmarkAggregated(b *testing.B) {
 	d := openAPIDocuments(b)
 	for b.Loop() {
-		d.aggregated(newCatalog(d.registry.Now(), nil, nil, nil), "apis", mediaJSON)
+		d.aggregated(newCatalog(d.registry.Now(), nil, nil, nil), "apis", aggregated, mediaJSON)
 	}
 }
 

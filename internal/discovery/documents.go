@@ -23,7 +23,10 @@ type Config struct {
 	// Remotes returns the group versions that backends serve, in a slice that does not change. Nil: there are none.
 	Remotes func() []*Remote
 	// Local returns the APIServices without a service. Nil: none has been written.
-	Local   func() *Local
+	Local func() *Local
+	// Peers returns what other servers serve that may serve what this one does not; the result is nil while none is
+	// known. Nil: others are not asked.
+	Peers   func() *Peers
 	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
@@ -45,6 +48,7 @@ type Documents struct {
 	registry    *engine.Registry
 	remotes     func() []*Remote
 	local       func() *Local
+	peers       func() *Peers // may be nil
 	version     Version
 	versionJSON []byte // the document of /version
 	address     string
@@ -62,6 +66,7 @@ type Documents struct {
 
 	mu      sync.Mutex
 	current *catalog
+	merged  atomic.Pointer[merged] // what withPeers has made last
 
 	counters counters
 }
@@ -73,6 +78,15 @@ type counters struct {
 	openAPI    atomic.Int64 // OpenAPI v3 documents, including those of single paths
 	sections   atomic.Int64 // sections of OpenAPI v2
 	catalogs   atomic.Int64 // catalogs made
+	// Requests for aggregated discovery: answered with what was merged before, or with what was merged for it, and those
+	// for this server alone.
+	mergedBefore, mergedNow, noPeer atomic.Int64
+}
+
+// Merges are how often a client got what other servers serve, too, from a document that was made before, and from one
+// that was made then; noPeer is how often it wanted to know what this server serves alone.
+func (d *Documents) Merges() (before, now, noPeer int64) {
+	return d.counters.mergedBefore.Load(), d.counters.mergedNow.Load(), d.counters.noPeer.Load()
 }
 
 // Aggregations is how many times the groups of the server and of its backends were put together, because some of them
@@ -91,7 +105,7 @@ func New(c Config) *Documents {
 		c.Local = func() *Local { return nil }
 	}
 	d := &Documents{
-		registry: c.Registry, remotes: c.Remotes, local: c.Local, version: c.Version,
+		registry: c.Registry, remotes: c.Remotes, local: c.Local, peers: c.Peers, version: c.Version,
 		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, models: c.Models,
 		noHashes: !c.Features.On(features.StorageVersionHash),
 		media:    mediaTypesOf(!c.Features.On(features.CBORServingAndStorage)), roots: rootPathDocuments(c.AccountPages),
@@ -224,6 +238,7 @@ func (d *Documents) Drop() {
 	d.mu.Lock()
 	c := d.current
 	d.mu.Unlock()
+	d.merged.Store(nil)
 	if c == nil {
 		return
 	}

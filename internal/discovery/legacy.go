@@ -36,13 +36,13 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 			return nil, true, err
 		}
 	}
-	mediaType, aggregated, err := d.negotiate(accept, len(parts) == 1)
+	mediaType, asked, err := d.negotiate(accept, len(parts) == 1)
 	if err != nil {
 		return nil, true, err
 	}
 	switch {
-	case aggregated:
-		return d.aggregated(c, parts[0], mediaType), true, nil
+	case asked != unaggregated:
+		return d.aggregated(c, parts[0], asked, mediaType), true, nil
 	case gv != nil:
 		return represent(mediaType, &gv.representations, "resources", "APIResourceList", func() object.Value {
 			d.counters.lists.Add(1)

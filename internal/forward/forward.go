@@ -107,6 +107,18 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 	return convert(x.failed)
 }
 
+// Readdress returns a request as it is sent to the server at an address, HOST:PORT, at which it has the same path. As
+// in the reference its query is printed anew, and the other server's audit log has the Audit-Id that the answer w has.
+func Readdress(w http.ResponseWriter, in *http.Request, address string) *http.Request {
+	out := in.WithContext(in.Context())
+	out.URL = &url.URL{Scheme: "https", Host: address, Path: in.URL.Path, RawQuery: in.URL.Query().Encode()}
+	out.Host, out.Header = address, in.Header.Clone()
+	if id := w.Header()["Audit-Id"]; id != nil {
+		out.Header["Audit-Id"] = id
+	}
+	return out
+}
+
 // below returns the URL of a request as its client knows it.
 func below(base string, u *url.URL) *url.URL {
 	sent := *u
