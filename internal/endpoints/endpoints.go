@@ -8,8 +8,10 @@ package endpoints
 
 import (
 	"cmp"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"plinth/object"
@@ -215,6 +217,18 @@ func renewed(live object.Value) object.Value {
 		live = object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("Endpoints"))
 	}
 	return live.WithAt(object.IntOf(live.At("metadata", "generation").Int()+1), "metadata", "generation")
+}
+
+// PeerAddress is HOST:PORT in the key of a peer; "" if there is none.
+func PeerAddress(key object.Value) string {
+	address := Address(key)
+	if address == "" {
+		return ""
+	}
+	for _, port := range key.At("subsets").Items()[0].At("ports").Items() {
+		return net.JoinHostPort(address, strconv.FormatInt(port.At("port").Int(), 10))
+	}
+	return ""
 }
 
 // Address is the address in the key of a server; "" if there is none.

@@ -44,6 +44,18 @@ func (k *Keys) List(ctx context.Context) ([]NamedValue, error) {
 	return all, nil
 }
 
+// Get returns the value of a key; nil: there is no such key.
+func (k *Keys) Get(ctx context.Context, name string) ([]byte, error) {
+	answer, err := k.cluster.client.Get(ctx, k.folder+name)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %s%s: %w", k.folder, name, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return nil, nil
+	}
+	return answer.Kvs[0].Value, nil
+}
+
 // Put replaces the value of a key by what next returns for it, nil being the value of a key that does not exist. The
 // new value ends after ttl.
 func (k *Keys) Put(ctx context.Context, name string, ttl time.Duration, next func(live []byte) ([]byte, error)) error {
