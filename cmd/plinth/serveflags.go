@@ -459,10 +459,7 @@ func logFlags(c *settings) []row {
 }
 
 func miscFlags(c *settings) []row {
-	const (
-		election = "there is no coordinated leader election"
-		peers    = "servers do not call each other"
-	)
+	const election = "there is no coordinated leader election"
 	return []row{
 		{"aggregator-reject-forwarding-redirect", boolean(&c.Aggregation.RejectRedirects), works,
 			"redirects of aggregated API servers are answered with 502 and not passed on", ""},
@@ -501,7 +498,9 @@ func miscFlags(c *settings) []row {
 		{"peer-advertise-ip", address(&c.PeerAdvertiseIP), works,
 			"where other servers reach this one; \"\": --advertise-address", ""},
 		{"peer-advertise-port", text(&c.PeerAdvertisePort), works, "the port of --peer-advertise-ip", ""},
-		{"peer-ca-file", text(new(string)), ignored, peers, ""},
+		{"peer-ca-file", text(&c.PeerCAFile), works,
+			"a PEM file of authorities by which the other servers on the same etcd are verified; with it, requests for resources " +
+				"that are not served here go to one that serves them, and it is read again when it changes", ""},
 		{"proxy-client-cert-file", text(&c.Aggregation.ClientCertFile), works,
 			"the client certificate by which aggregated API servers know this one; it is read again when it changes. By " +
 				"default one is made in the data directory, unless --requestheader-client-ca-file is set; started as " +

@@ -34,6 +34,22 @@ func (h *Handler) backend(info *requestInfo) Backend {
 	return nil
 }
 
+// peerProxied is the header of a request that another server has forwarded, since it does not serve the resource.
+const peerProxied = "X-Kubernetes-Peer-Proxied"
+
+// peer finds who answers a request for a resource that is not served here.
+func (h *Handler) peer(rs *requestState) Backend {
+	info := &rs.info
+	if h.Peers == nil || !info.isResource {
+		return nil
+	}
+	backend := h.Peers(info.group, info.version, info.resource)
+	if backend == nil || misspelled(info.path) || rs.r.Header.Get(peerProxied) == "true" {
+		return nil
+	}
+	return backend
+}
+
 // forward lets the backend answer. A client that stops reading ends the request, as it ends an answer of the engine,
 // unless the request is a connection to a node or a Pod: there the client may be a pager.
 func (h *Handler) forward(rs *requestState) error {

@@ -204,6 +204,53 @@ func testForwardedRequestsPassTheFilters(t *testing.T) {
 	}
 }
 
+// A request for a resource that is not served here goes to a peer that serves it, after all filters, with its body. One
+// that a peer has forwarded does not, and neither does one for a path that is no resource.
+//
+// SPEC: URI-12
+func TestPeersAnswer(t *testing.T) { overBoth(t, testPeersAnswer) }
+
+func testPeersAnswer(t *testing.T, protocol func(*server)) {
+	f := newForwarder(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, r.Header.Get("X-Remote-User"), " ", r.Method, " ", r.URL, " ", string(body))
+	})
+	s := newServerInBubble(t, store.Config{}, func(c *Config) {
+		c.Backends = f.find
+		c.Peers = func(group, version, resource string) Backend {
+			if group == "later.example" && version == "v1" && resource == "things" {
+				return f.forward
+			}
+			return nil
+		}
+	})
+	protocol(s)
+	const path = "/apis/later.example/v1/namespaces/default/things"
+	for _, test := range []struct {
+		method, path, body string
+		code               int
+		header             []string
+	}{
+		{"GET", path, "", 202, nil},
+		{"POST", path, strings.Repeat("x", 10<<20), 202, nil}, // longer than a body that is read here may be
+		{"PATCH", path + "/a/status", "y", 202, []string{"Content-Type", "nonsense"}},
+		{"DELETE", path + "/a", "", 202, []string{peerProxied, "false"}},
+		{"GET", path, "", 404, []string{peerProxied, "true"}},
+		{"GET", "/" + path, "", 404, nil},
+		{"GET", path[:len("/apis/later.example/v1")], "", 404, nil},
+		{"GET", path + "x", "", 404, nil},
+		{"GET", path, "", 403, []string{"Authorization", "Bearer jane"}},
+		{"GET", path, "", 401, []string{"Authorization", "Bearer wrong"}},
+	} {
+		got := s.do(test.method, test.path, test.body, test.header...)
+		if want := "admin " + test.method + " " + test.path + " " + test.body; got.code != test.code ||
+			test.code == 202 && got.body != want {
+			t.Errorf("%s %s %v: %d %.100s", test.method, test.path, test.header, got.code, got.body)
+		}
+	}
+}
+
 // A forwarded request is recorded as every other. The test is not in a bubble, as the writer of the log starts a
 // goroutine that does not end.
 //

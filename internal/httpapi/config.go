@@ -47,6 +47,9 @@ type Config struct {
 	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A
 	// resource of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
 	Backends func(group, version, resource, subresource string) Backend
+	// Peers finds another server of the same objects that answers the requests for a resource, if this one does not serve
+	// it. Those that such a server has forwarded itself are not forwarded again. Nil: there is none.
+	Peers func(group, version, resource string) Backend
 
 	// Handlers serve paths outside of the API, and take precedence over this package: "/metrics", or "/console/" for
 	// everything below it. They are authorized by path. A LastingHandler has no deadline.

@@ -173,7 +173,9 @@ func (h *Handler) resolveInfo(rs *requestState) error {
 	if _, lasts := h.handler(rs.r.URL.Path).(LastingHandler); lasts && rs.class == ReadOnly {
 		rs.class = LongRunning
 	}
-	rs.backend = h.backend(&rs.info)
+	if rs.backend = h.backend(&rs.info); rs.backend == nil {
+		rs.backend = h.peer(rs)
+	}
 	return rs.onlyHere()
 }
 

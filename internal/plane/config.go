@@ -28,6 +28,7 @@ import (
 	"plinth/internal/httpapi"
 	"plinth/internal/initial"
 	"plinth/internal/nodes"
+	"plinth/internal/peerproxy"
 	"plinth/internal/planes/kind"
 	"plinth/internal/storage"
 	"plinth/internal/webhook"
@@ -101,6 +102,9 @@ type Config struct {
 	// even if the Service has no EndpointSlices.
 	Aggregation   aggregation.Config
 	EndpointsOnly bool
+	// Peers are other servers of the same objects, to which requests for resources go that the plane does not serve. The
+	// plane sets Shared. Nil: there are none.
+	Peers *peerproxy.Proxy
 
 	Limits Limits
 	// HTTP has the Auditor, Flagz, the times, StrictTransport, Origins, Goaway and Metrics.

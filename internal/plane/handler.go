@@ -44,9 +44,15 @@ func (p *Plane) newHandler() (err error) {
 	if !p.config.Features.On(features.ComponentFlagz) {
 		c.Flagz = nil
 	}
+	var discovered func() *discovery.Peers
+	if peers := p.config.Peers; peers != nil {
+		peers.Shared = p.sharedVersions
+		c.Peers, discovered = p.peers, peers.Discovered
+	}
 	p.Documents = discovery.New(discovery.Config{
 		Registry: p.Registry, Version: version(p.config.Releases), ServerAddress: p.config.Address, Models: builtin.Models,
-		Features: p.config.Features, Remotes: p.Aggregator.Remotes, Local: p.Aggregator.Local, AccountPages: c.Pages != nil,
+		Features: p.config.Features, Remotes: p.Aggregator.Remotes, Local: p.Aggregator.Local, Peers: discovered,
+		AccountPages: c.Pages != nil,
 	})
 	if p.config.Handlers != nil {
 		if c.Handlers, err = p.config.Handlers(p); err != nil {
@@ -128,7 +134,7 @@ func (p *Plane) authorize(ctx context.Context, user access.User, asked access.At
 }
 
 func reader(c httpapi.Config) (http.Handler, error) {
-	c.Backends, c.Handlers, c.Pages, c.Checks, c.Console = nil, nil, nil, nil, nil
+	c.Backends, c.Peers, c.Handlers, c.Pages, c.Checks, c.Console = nil, nil, nil, nil, nil, nil
 	c.Statusz, c.Flagz = nil, nil
 	return httpapi.New(c)
 }

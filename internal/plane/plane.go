@@ -63,6 +63,7 @@ type Plane struct {
 	nodes       *nodes.Nodes
 	handler     http.Handler
 	http        httpapi.Config // of handler
+	shared      shared
 	busy        pace.Busy
 	follow      []func(context.Context) // what runs until the plane closes, besides the controllers
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.

@@ -162,6 +162,9 @@ type Reached struct {
 	// PeerAdvertiseIP and PeerAdvertisePort are where other servers reach this one, if both are set; else it is
 	// AdvertiseAddress.
 	PeerAdvertiseIP, PeerAdvertisePort string
+	// PeerCAFile has the authorities by which this server verifies the other ones on its etcd, to which it forwards
+	// requests for resources that it does not serve. "": none are forwarded.
+	PeerCAFile string
 	// ExternalHostname is the server's host in discovery documents; it takes precedence over AdvertiseAddress.
 	ExternalHostname string
 	// EndpointReconciler says how servers on one etcd know which endpoints the Service kubernetes has: by keys that each
@@ -303,6 +306,7 @@ func (c *Config) validate() error {
 	}
 	c.Controllers.Validate(refuse)
 	c.validateAggregation(refuse)
+	c.validatePeers(refuse)
 	if _, err := c.Services.Config(); err != nil {
 		refuse("%w", err)
 	}

@@ -256,3 +256,36 @@ func TestClaimStatusesOfPods(t *testing.T) {
 	pod["status"].(map[string]any)["resourceClaimStatuses"] = []any{}
 	cleared(do("PUT", pods+"/p/status", "application/json", pod, 200))
 }
+
+// The flags of the mixed-version proxy need its feature gate, as in the reference, and a certificate by which other
+// servers know this one.
+//
+// SPEC: URI-12
+func TestPeerFlags(t *testing.T) {
+	const gate = "UnknownVersionInteroperabilityProxy feature to be turned on"
+	off := func(c *Config) { c.FeatureGates = []string{"UnknownVersionInteroperabilityProxy=false"} }
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"by default": {func(c *Config) { c.PeerCAFile, c.PeerAdvertiseIP, c.PeerAdvertisePort = "ca", "10.0.0.1", "1" }, ""},
+		"no certificate": {func(c *Config) { c.PeerCAFile, c.Aggregation.OwnAuthority = "ca", false },
+			"--proxy-client-cert-file"},
+		"of others": {func(c *Config) { c.PeerCAFile, c.FrontProxy.CAFile = "ca", "other" }, "--proxy-client-cert-file"},
+		"a certificate": {func(c *Config) {
+			c.PeerCAFile, c.Aggregation.OwnAuthority = "ca", false
+			c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile = "crt", "key"
+		}, ""},
+		"off":       {off, ""},
+		"off, CA":   {func(c *Config) { off(c); c.PeerCAFile = "ca" }, "--peer-ca-file requires " + gate},
+		"off, IP":   {func(c *Config) { off(c); c.PeerAdvertiseIP = "::1" }, "--peer-advertise-ip requires " + gate},
+		"off, port": {func(c *Config) { off(c); c.PeerAdvertisePort = "1" }, "--peer-advertise-port requires " + gate},
+	} {
+		c := Defaults()
+		test.change(&c)
+		err := c.validate()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}

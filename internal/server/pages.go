@@ -18,6 +18,7 @@ import (
 type counts struct {
 	requests    *metrics.Requests
 	aggregation *metrics.Aggregation
+	peers       *metrics.Peers         // nil: no requests go to other servers on the same etcd
 	shown       []prometheus.Collector // besides these, and those that are made of parts of the plane
 }
 
@@ -67,6 +68,9 @@ func (s *Server) collectors(p *plane.Plane) ([]prometheus.Collector, error) {
 	shown = append(shown, metrics.Outdated()...)
 	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
 	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
+	if s.counts.peers != nil {
+		shown = append(shown, s.counts.peers.Collectors(p.Documents)...)
+	}
 	shown = append(shown, p.Storage.Collectors()...)
 	if s.config.Planes { // none of them has a label for each plane: there are thousands
 		gauge := func(name, help string, of func(planes.Figures) int) prometheus.Collector {

@@ -97,6 +97,10 @@ func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 		BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
 	p.Aggregation = aggregation.Config{Certificate: s.certificates.front.client, Dial: c.Aggregation.Dial,
 		FollowRedirects: !c.Aggregation.RejectRedirects}
+	if err := s.openPeerProxy(); err != nil {
+		return nil, err
+	}
+	p.Peers = s.peerProxy
 	p.HTTP, err = s.httpConfig()
 	return p, err
 }

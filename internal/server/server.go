@@ -29,6 +29,7 @@ import (
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
+	"plinth/internal/peerproxy"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
 	"plinth/internal/plane"
@@ -61,6 +62,7 @@ type Server struct {
 	audit        *audit.Auditor // nil if auditing is off
 	counts       counts
 	peers        *peers.Config
+	peerProxy    *peerproxy.Proxy        // nil: no requests go to other servers on the same etcd
 	follow       []func(context.Context) // what runs until the server closes
 	listener     net.Listener
 	http         *http.Server
@@ -223,6 +225,9 @@ func (s *Server) begin(ctx context.Context) error {
 	if shared {
 		renew := s.peers.Join(ctx)
 		s.run(func() { renew(s.leaving) })
+	}
+	if s.peerProxy != nil {
+		s.run(func() { s.peerProxy.Run(s.closing, s.peers.Identity, s.peers.Follow) })
 	}
 	renew, err := s.peers.Lease()
 	if renew != nil {
