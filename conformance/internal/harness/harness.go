@@ -117,7 +117,9 @@ type Options struct {
 	Flags   []string // further flags of the server
 	Fsync   bool     // whether etcd syncs; Plinth's embedded store always does
 	Etcd    string   // the URL of an etcd that runs already, and is shared; "": the server has its own store
-	Plane   string   // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
+	// Hostname is that of the reference (reference.Options).
+	Hostname string
+	Plane    string // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
 }
 
 // Server is a running server.
@@ -237,7 +239,7 @@ func (s *Server) enterPlane() error {
 func (s *Server) startReference() error {
 	p, err := reference.Start(context.Background(), reference.Options{
 		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir,
-			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags, Etcd: s.options.Etcd})
+			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags, Etcd: s.options.Etcd, Hostname: s.options.Hostname})
 	if err != nil {
 		return err
 	}

@@ -202,6 +202,9 @@ type Options struct {
 	Fsync     bool     // if false, etcd is faster, and a power cut may lose writes
 	Flags     []string // further flags of kube-apiserver
 	Etcd      string   // the URL of an etcd that runs already; "": one is started
+	// Hostname is the name that it takes the machine to have, which needs Linux and root. Its identity is a hash of that,
+	// so two on one etcd need two names. "": it is that of the machine.
+	Hostname string
 }
 
 // Process is a running reference. Commands are [kube-apiserver, etcd], or [kube-apiserver] on an etcd that ran already.
@@ -243,7 +246,14 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if !slices.ContainsFunc(o.Flags, func(f string) bool { return strings.HasPrefix(f, "--service-account-signing-") }) {
 		flags = append(flags, "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key")
 	}
-	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, APIServer), flags...)
+	program := filepath.Join(dir, APIServer)
+	if o.Hostname != "" { // the process stays the same one
+		flags = append([]string{"--uts", "sh", "-c", `hostname "$0" && exec "$@"`, o.Hostname, program}, flags...)
+		if program, err = exec.LookPath("unshare"); err != nil {
+			return nil, err
+		}
+	}
+	apiserver, err := spawn(ctx, o.Dir, APIServer, program, flags...)
 	if err != nil {
 		for _, etcd := range commands[1:] {
 			etcd.Process.Kill()
@@ -295,15 +305,16 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdProcess, error) {
 	if !o.Fsync {
 		flags = append(flags, "--unsafe-no-fsync")
 	}
-	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, program), flags...)
+	etcd, err := spawn(ctx, o.Dir, program, filepath.Join(dir, program), flags...)
 	if err != nil {
 		return nil, err
 	}
 	return &EtcdProcess{URL: client, Command: etcd}, nil
 }
 
-func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd, error) {
-	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+// spawn starts a program, whose log is NAME.log.
+func spawn(ctx context.Context, dir, name, program string, flags ...string) (*exec.Cmd, error) {
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
