@@ -38,6 +38,18 @@ const (
 // deletion are the options of the deletes.
 var deletion = []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`)
 
+// Add adds what another server has.
+func (c *Contents) Add(other Contents) {
+	for name, n := range other.Remaining {
+		c.Remaining[name] += n
+	}
+	for name, n := range other.Finalizers {
+		c.Finalizers[name] += n
+	}
+	c.Stale = append(c.Stale, other.Stale...)
+	c.Failed = append(c.Failed, other.Failed...)
+}
+
 // Empty deletes the objects of a namespace at all backends, as a user, and counts those that are left.
 func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.User) Contents {
 	c := Contents{Remaining: map[string]int{}, Finalizers: map[string]int{}}
@@ -45,7 +57,7 @@ func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.Us
 	c.Stale = stale
 	for _, at := range known {
 		limited, cancel := context.WithTimeout(ctx, emptyTimeout)
-		for _, name := range emptied(at.remote) {
+		for _, name := range emptied(at.remote.Discovery) {
 			if err := at.route.empty(limited, namespace, name, &user, &c); err != nil {
 				c.Failed = append(c.Failed, err)
 			}
@@ -91,8 +103,8 @@ func (a *Aggregator) reachable() (known []reachableRoute, stale []string) {
 }
 
 // emptied are the resources of a group version whose objects belong to namespaces and can be deleted.
-func emptied(remote *discovery.Remote) (names []string) {
-	for _, resource := range remote.Discovery.At("resources").Items() {
+func emptied(version object.Value) (names []string) {
+	for _, resource := range version.At("resources").Items() {
 		verbs := map[string]bool{}
 		for _, verb := range resource.At("verbs").Items() {
 			verbs[verb.Str()] = true
@@ -105,19 +117,42 @@ func emptied(remote *discovery.Remote) (names []string) {
 	return names
 }
 
+// EmptyAt does what Empty does at another server than those of APIServices, of which it is known what it serves: the
+// groups of its aggregated discovery. Resources that skip is true for are left alone.
+func EmptyAt(ctx context.Context, at Connect, header http.Header, groups []object.Value,
+	skip func(group, version, resource string) bool, namespace string, user access.User) Contents {
+	c := Contents{Remaining: map[string]int{}, Finalizers: map[string]int{}}
+	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)
+	defer cancel()
+	for _, group := range groups {
+		for _, version := range group.At("versions").Items() {
+			k := &client{groupVersion{group.At("metadata", "name").Str(), version.At("version").Str()}, at, header}
+			for _, name := range emptied(version) {
+				if skip(k.group, k.version, name) {
+					continue
+				}
+				if err := k.empty(ctx, namespace, name, &user, &c); err != nil {
+					c.Failed = append(c.Failed, err)
+				}
+			}
+		}
+	}
+	return c
+}
+
 // empty deletes the objects of one resource, and counts those that are left.
-func (r *route) empty(ctx context.Context, namespace, resource string, user *access.User, c *Contents) error {
-	path := r.path() + "/namespaces/" + namespace + "/" + resource
+func (k *client) empty(ctx context.Context, namespace, resource string, user *access.User, c *Contents) error {
+	path := k.path() + "/namespaces/" + namespace + "/" + resource
 	var refused errStatus
-	_, err := r.request(ctx, http.MethodDelete, path, deletion, user)
+	_, err := k.request(ctx, http.MethodDelete, path, deletion, user)
 	if errors.As(err, &refused) && (refused.code == http.StatusMethodNotAllowed || refused.code == http.StatusNotFound) {
-		err = r.deleteEach(ctx, path, user)
+		err = k.deleteEach(ctx, path, user)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = r.list(ctx, path, user, func(item object.Value) error {
-		c.Remaining[resource+"."+r.group]++
+	_, err = k.list(ctx, path, user, func(item object.Value) error {
+		c.Remaining[resource+"."+k.group]++
 		for _, f := range item.At("metadata", "finalizers").Items() {
 			c.Finalizers[f.Str()]++
 		}
@@ -127,10 +162,10 @@ func (r *route) empty(ctx context.Context, namespace, resource string, user *acc
 }
 
 // deleteEach deletes the objects of a collection one by one.
-func (r *route) deleteEach(ctx context.Context, path string, user *access.User) error {
-	_, err := r.list(ctx, path, user, func(item object.Value) error {
+func (k *client) deleteEach(ctx context.Context, path string, user *access.User) error {
+	_, err := k.list(ctx, path, user, func(item object.Value) error {
 		name := item.At("metadata", "name").Str()
-		_, err := r.request(ctx, http.MethodDelete, path+"/"+url.PathEscape(name), deletion, user)
+		_, err := k.request(ctx, http.MethodDelete, path+"/"+url.PathEscape(name), deletion, user)
 		if refused := (errStatus{}); errors.As(err, &refused) && refused.code == http.StatusNotFound {
 			return nil
 		}
@@ -140,10 +175,10 @@ func (r *route) deleteEach(ctx context.Context, path string, user *access.User) 
 }
 
 // list calls each with all objects of a collection, and returns the revision of the list.
-func (r *route) list(ctx context.Context, path string, user *access.User, each func(item object.Value) error) (
+func (k *client) list(ctx context.Context, path string, user *access.User, each func(item object.Value) error) (
 	revision string, err error) {
 	for next := ""; ; {
-		body, err := r.request(ctx, http.MethodGet, fmt.Sprintf("%s?limit=%d&continue=%s", path, pageSize,
+		body, err := k.request(ctx, http.MethodGet, fmt.Sprintf("%s?limit=%d&continue=%s", path, pageSize,
 			url.QueryEscape(next)), nil, user)
 		if err != nil {
 			return "", err
@@ -167,11 +202,11 @@ func (r *route) list(ctx context.Context, path string, user *access.User, each f
 	}
 }
 
-// request sends a request about objects to the backend, and returns the body of its answer.
-func (r *route) request(ctx context.Context, method, path string, content []byte, user *access.User) ([]byte, error) {
+// request sends a request about objects to the server, and returns the body of its answer.
+func (k *client) request(ctx context.Context, method, path string, content []byte, user *access.User) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	body, _, err := r.exchange(ctx, call{method: method, path: path, accept: mediaMetadata + ", " + mediaJSON,
+	body, _, err := k.exchange(ctx, call{method: method, path: path, accept: mediaMetadata + ", " + mediaJSON,
 		content: content, user: user})
 	return body, err
 }

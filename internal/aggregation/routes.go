@@ -2,6 +2,7 @@ package aggregation
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
@@ -29,7 +30,7 @@ type routes map[groupVersion]*route
 
 // route is one group version. It does not change: for a changed APIService another takes its place.
 type route struct {
-	groupVersion
+	client
 	uid                     string // of the APIService
 	server                  *server
 	available               bool
@@ -156,10 +157,12 @@ func (r *route) name() string { return r.version + "." + r.group }
 func (a *Aggregator) route(obj object.Value, known routes) *route {
 	spec := obj.At("spec")
 	r := &route{
-		groupVersion: groupVersion{spec.At("group").Str(), spec.At("version").Str()}, uid: obj.At("metadata", "uid").Str(),
+		client:        client{groupVersion: groupVersion{spec.At("group").Str(), spec.At("version").Str()}},
+		uid:           obj.At("metadata", "uid").Str(),
 		groupPriority: spec.At("groupPriorityMinimum").Int(), priority: spec.At("versionPriority").Int(),
 		available: isAvailable(obj), server: a.serverOf(spec),
 	}
+	r.connect = r.reach
 	for _, other := range known {
 		if other.server.spec == r.server.spec {
 			r.server = other.server
@@ -177,7 +180,9 @@ func (a *Aggregator) unreadable(name string, why error) *route {
 	}
 	s := &server{spec: "unreadable " + name, of: a, failed: fmt.Errorf("the APIService cannot be read: %w", why)}
 	s.once.Do(func() {}) // there is nothing to connect to
-	return &route{groupVersion: groupVersion{group, version}, server: s}
+	r := &route{client: client{groupVersion: groupVersion{group, version}}, server: s}
+	r.connect = r.reach
+	return r
 }
 
 // isAvailable says whether the condition Available of an APIService is true.
@@ -208,6 +213,17 @@ func (a *Aggregator) serverOf(spec object.Value) *server {
 // String is the service of the backend.
 func (b *server) String() string {
 	return b.namespace + "/" + b.name + ":" + strconv.FormatInt(b.port, 10)
+}
+
+// reach is Connect.
+func (r *route) reach(ctx context.Context) (http.RoundTripper, string, error) {
+	b := r.server
+	transport, err := b.connect()
+	if err != nil {
+		return nil, "", err
+	}
+	address, err := b.of.Endpoint(ctx, b.namespace, b.name, b.port)
+	return transport, address, err
 }
 
 // connect returns the transport to the backend. Its certificate has to be for the name of the service, at whatever

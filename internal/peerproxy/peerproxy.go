@@ -58,6 +58,7 @@ type resource struct{ group, version, name string }
 // known is what peers serve. It does not change.
 type known struct {
 	own    string
+	core   map[string][]object.Value // by identity, the groups of /api
 	groups map[string][]object.Value // by identity, those of /apis
 	by     map[resource][]string     // the identities of those that serve a resource, sorted
 }
@@ -178,9 +179,10 @@ func index(own string, served map[string]documents) *known {
 	if len(served) == 0 {
 		return nil
 	}
-	k := &known{own: own, groups: map[string][]object.Value{}, by: map[resource][]string{}}
+	k := &known{own: own, core: map[string][]object.Value{}, groups: map[string][]object.Value{},
+		by: map[resource][]string{}}
 	for identity, d := range served {
-		k.groups[identity] = d.groups
+		k.core[identity], k.groups[identity] = d.core, d.groups
 		for _, list := range [][]object.Value{d.core, d.groups} {
 			discovery.EachResource(list, func(group, version, name string) {
 				of := resource{group, version, name}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/discovery"
 	"plinth/internal/pki"
@@ -154,7 +155,8 @@ func document(serves ...string) []byte {
 		text := object.StringOf
 		items = append(items, object.Fields("metadata", object.Fields("name", text(part[0])), "versions",
 			object.ListOf(object.Fields("version", text(part[1]), "freshness", text("Current"), "resources", object.ListOf(
-				object.Fields("resource", text(part[2]), "scope", text("Cluster"), "verbs", object.Strings("get")))))))
+				object.Fields("resource", text(part[2]), "scope", text("Namespaced"), "verbs",
+					object.Strings("delete", "list")))))))
 	}
 	return object.AppendJSON(nil, object.Fields("kind", object.StringOf("APIGroupDiscoveryList"), "items",
 		object.ListOf(items...)))
@@ -237,7 +239,7 @@ func TestPeersThatFail(t *testing.T) {
 	w, err := get()
 	if err != nil || w.Code != http.StatusServiceUnavailable ||
 		w.Header().Get("Content-Type") != "text/plain; charset=utf-8" ||
-		!strings.HasPrefix(w.Body.String(), "error trying to reach service: dial tcp ") {
+		!strings.HasPrefix(w.Body.String(), "error trying to reach service: ") {
 		t.Errorf("%v, %v", w, err)
 	}
 	c.at("a", "")
@@ -351,6 +353,52 @@ func TestSharedVersions(t *testing.T) {
 	check("batch/v1/jobs", "stable.example/v1/widgets")
 }
 
+// The objects of a namespace are deleted that are of types which a peer alone serves, each at one of those that serve
+// it. What is left is counted, and a peer that does not answer is an error.
+//
+// SPEC: URI-12
+func TestEmpty(t *testing.T) {
+	c := newCluster(t)
+	var mu sync.Mutex
+	var asked []string
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		if r.Header.Get(Forwarded) != "true" || r.Header.Get("X-Remote-User") != "cleaner" {
+			t.Errorf("sent %v", r.Header)
+		}
+		if strings.Contains(r.URL.Path, "/jobs") && r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"a","finalizers":["x/y"]}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"items":[]}`)
+	}
+	gone := c.peer("a", answer, "batch/v1/jobs", "apps/v1/deployments", "stable.example/v1/widgets")
+	c.peer("b", answer, "batch/v1/jobs", "later/v1/things")
+	c.share([2]string{"stable.example", "v1"})
+	if err := c.sync("a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	empty := func() aggregation.Contents {
+		return c.proxy.Empty(t.Context(), "n", access.User{Name: "cleaner"}, func(group, _, name string) bool {
+			return group == "apps" || name == "pods"
+		})
+	}
+	left := empty()
+	want := []string{"DELETE /apis/batch/v1/namespaces/n/jobs", "GET /apis/batch/v1/namespaces/n/jobs",
+		"DELETE /apis/later/v1/namespaces/n/things", "GET /apis/later/v1/namespaces/n/things"}
+	if !slices.Equal(asked, want) || len(left.Failed) > 0 ||
+		!maps.Equal(left.Remaining, map[string]int{"jobs.batch": 1}) ||
+		!maps.Equal(left.Finalizers, map[string]int{"x/y": 1}) {
+		t.Errorf("asked %q, left %+v", asked, left)
+	}
+	gone.Close()
+	if left := empty(); len(left.Failed) != 1 {
+		t.Errorf("a server does not answer: %+v", left)
+	}
+}
+
 // Run asks the peers again when one has come or gone, and for as long as one does not answer. Otherwise it does
 // nothing.
 //
@@ -404,4 +452,23 @@ func TestRun(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// BenchmarkServes is what a request costs that is served here, while there are peers.
+func BenchmarkServes(b *testing.B) {
+	p := New(Config{})
+	var groups []string
+	for i := range 100 {
+		groups = append(groups, fmt.Sprintf("group-%d.example.org/v1/things", i))
+	}
+	list, err := object.ParseJSON(document(groups...))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.known.Store(index("own", map[string]documents{"a": {groups: discovery.GroupsOf(list.Value)}}))
+	for b.Loop() {
+		if p.Serves("", "v1", "configmaps") {
+			b.Fatal("a peer serves it")
+		}
+	}
 }

@@ -52,7 +52,12 @@ func (p *Proxy) Run(ctx context.Context, own string, follow func(ctx context.Con
 			changes <- identities
 		})
 	}()
-	defer func() { <-done }()
+	defer func() {
+		<-done
+		if transport := p.transport.Load(); transport != nil {
+			transport.CloseIdleConnections()
+		}
+	}()
 	var identities []string
 	failed := 0
 	timer := time.NewTimer(0)

@@ -35,7 +35,7 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(p *Plane) func(*steps.Group) {
 			return (&controller.Namespaces{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
-				Now: p.config.Now, Busy: &p.busy, AtOthers: p.Aggregator.Empty,
+				Now: p.config.Now, Busy: &p.busy, AtOthers: p.emptyAtOthers,
 				StaleAtOthers: p.Aggregator.Stale}).Start
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",

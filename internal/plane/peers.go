@@ -1,9 +1,12 @@
 package plane
 
 import (
+	"context"
 	"slices"
 	"sync"
 
+	"plinth/internal/access"
+	"plinth/internal/aggregation"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
@@ -15,11 +18,25 @@ func (p *Plane) peers(group, version, resource string) httpapi.Backend {
 	if !p.config.Peers.Serves(group, version, resource) {
 		return nil
 	}
-	types := p.Registry.Now()
-	if types.Find(group, version, resource) != nil || types.Unreadable()[resource+"."+group] != nil {
+	if p.serves(group, version, resource) {
 		return nil
 	}
 	return p.config.Peers.Forwards(group, version, resource)
+}
+
+// serves says whether a type is one of the plane's own, although its definition may not be readable.
+func (p *Plane) serves(group, version, resource string) bool {
+	types := p.Registry.Now()
+	return types.Find(group, version, resource) != nil || types.Unreadable()[resource+"."+group] != nil
+}
+
+// emptyAtOthers deletes the objects of a namespace that other servers serve, and says what is left.
+func (p *Plane) emptyAtOthers(ctx context.Context, namespace string, user access.User) aggregation.Contents {
+	left := p.Aggregator.Empty(ctx, namespace, user)
+	if p.config.Peers != nil {
+		left.Add(p.config.Peers.Empty(ctx, namespace, user, p.serves))
+	}
+	return left
 }
 
 // shared are the versions that objects define, as of the last time that somebody asked.

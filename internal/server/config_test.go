@@ -268,12 +268,11 @@ func TestPeerFlags(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"by default": {func(c *Config) { c.PeerCAFile, c.PeerAdvertiseIP, c.PeerAdvertisePort = "ca", "10.0.0.1", "1" }, ""},
-		"no certificate": {func(c *Config) { c.PeerCAFile, c.Aggregation.OwnAuthority = "ca", false },
-			"--proxy-client-cert-file"},
-		"of others": {func(c *Config) { c.PeerCAFile, c.FrontProxy.CAFile = "ca", "other" }, "--proxy-client-cert-file"},
+		"an address":     {func(c *Config) { c.PeerAdvertiseIP, c.PeerAdvertisePort = "10.0.0.1", "1" }, ""},
+		"no port":        {func(c *Config) { c.PeerAdvertisePort = "https" }, "--peer-advertise-port"},
+		"no certificate": {func(c *Config) { c.PeerCAFile = "ca" }, "--proxy-client-cert-file"},
 		"a certificate": {func(c *Config) {
-			c.PeerCAFile, c.Aggregation.OwnAuthority = "ca", false
+			c.PeerCAFile = "ca"
 			c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile = "crt", "key"
 		}, ""},
 		"off":       {off, ""},

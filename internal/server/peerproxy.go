@@ -31,7 +31,8 @@ func (s *Server) openPeerProxy() error {
 	})
 }
 
-// validatePeers refuses what the reference refuses, and a server that peers would not believe who its users are.
+// validatePeers refuses what the reference refuses. The certificate that a server makes itself, for aggregated servers,
+// is none that other servers believe.
 func (c *Config) validatePeers(refuse func(format string, args ...any)) {
 	set, _, err := c.features()
 	if err != nil {
@@ -46,8 +47,7 @@ func (c *Config) validatePeers(refuse func(format string, args ...any)) {
 		}
 		return
 	}
-	if c.PeerCAFile != "" && c.Aggregation.ClientCertFile == "" &&
-		(!c.Aggregation.OwnAuthority || c.FrontProxy.CAFile != "") {
+	if c.PeerCAFile != "" && c.Aggregation.ClientCertFile == "" {
 		refuse("--peer-ca-file: needs --proxy-client-cert-file, by which other servers know this one")
 	}
 }
