@@ -8,8 +8,8 @@
 //     attempts (every URL, with few permissions or wrong credentials), discovery, realcrds (definitions that are in
 //     use), initial (the objects of a new server), metrics, audit, tokens, authentication, fairness.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
-//     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints,
-//     etcdform, fairness, features, metrics.
+//     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, discovery, encryption,
+//     endpoints, etcdform, fairness, features, metrics.
 //   - client: do real clients and programs work, and what the pages say? clientgo, cbor, kubectl, apply, envtest,
 //     plinthtest, outside, cluster, collection, planes, controllers, certificates, nodes, operators, policies,
 //     aggregation, languages, guides.
