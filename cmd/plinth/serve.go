@@ -73,6 +73,11 @@ func serve(program string, args []string, out io.Writer) error {
 
 // serve runs a server with these settings until it is interrupted.
 func (s *settings) serve(program string, out io.Writer) error {
+	now, err := clock()
+	if err != nil {
+		return err
+	}
+	s.Now = now
 	ctx, hangups := untilSignal(s.Logger)
 	of, err := server.Start(ctx, s.Config)
 	if err != nil && ctx.Err() != nil {

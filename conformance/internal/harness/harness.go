@@ -120,6 +120,9 @@ type Options struct {
 	// Hostname is that of the reference (reference.Options).
 	Hostname string
 	Plane    string // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
+	Plane   string   // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
+	// Environment has further variables for Plinth. PLINTH_CLOCK_OFFSET names a file with the offset of its clock.
+	Environment []string
 }
 
 // Server is a running server.
@@ -306,7 +309,7 @@ func (s *Server) startPlinth() error {
 		args = append(args, "--planes", "--planes-egress=127.0.0.0/8") // the webhooks of tests are there
 	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), s.options.Environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -558,12 +561,13 @@ var built struct {
 	programs map[string]string
 }
 
-// Release makes Program build plinth as for a release. By default, it is built with assertions.
+// Release makes Program build plinth as for a release. By default, it is built with assertions, and with a clock that
+// can be set (cmd/plinth/clock_offset.go).
 var Release bool
 
 // Program returns a plinth built from the parent module.
 func Program() (string, error) {
-	tags := "invariants"
+	tags := "invariants clockoffset"
 	if Release {
 		tags = releaseTags
 	}
