@@ -94,6 +94,8 @@ suites: ## suites of controller-runtime, Cluster API and JobSet that run on envt
 etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a real kube-apiserver on one etcd, for ten minutes
 	cd conformance && CONFORMANCE_STORE=etcd go test -count=1 -timeout 90m ./client/apply ./client/clientgo ./client/collection ./client/kubectl ./http/requests
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -frozen 1m -v
+	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -v
+	cd conformance && go test -count=1 -timeout 20m ./store/replicas -duration 1m -v
 
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
@@ -109,6 +111,7 @@ nightly: ## the oracles of merges, patches, custom types and the past at length,
 	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/plane -run TestPastHistories -histories 10000 -seed "$$(date +%s)"
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/store/etcd -run TestSimulation -deviations 2 -simulations 200000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 1h ./store/replicas -duration 5m -seed "$$(date +%s)" -v
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go run ./load/planes
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100

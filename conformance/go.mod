@@ -3,6 +3,7 @@ module plinth/conformance
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	go.etcd.io/etcd/client/v3 v3.7.0
