@@ -49,6 +49,8 @@ type transaction struct {
 	keys   []store.Change
 	// records are those of drafts that record what the others use.
 	records []*draft
+	// doubtful says that the commit has failed, and may still be written.
+	doubtful bool
 }
 
 // transaction returns the transaction of one draft with all of its effects.
@@ -108,9 +110,14 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 			takeBack(ctx, before[:i])
 			return err
 		}
+		if d.live == nil && !d.dry && d.store == e.store {
+			t.pre = append(t.pre, store.Precondition{Key: d.key(), Revision: d.committed})
+		}
 	}
 	if err := e.commitOnce(ctx, t); err != nil {
-		takeBack(ctx, before)
+		if !t.doubtful {
+			takeBack(ctx, before)
+		}
 		return err
 	}
 	for _, d := range after {
@@ -130,6 +137,15 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 //
 // Both are harmless until they are repaired: claims by the controllers that compare them with their objects, the status
 // of a definition by its next write, or at the next start of a server.
+//
+// An object may not be written once its claim is gone, whoever removes that: somebody else may have it by then.
+//
+//	in every state: o was written with the claim c  ⇒  the key of c had not changed since it was committed for o
+//
+// So what is committed before the object becomes a precondition of it. That the repair waits for a minute before it
+// takes a claim without an object for left over is not enough: a commit may stand still for longer on its way to etcd,
+// and the minute is measured by the clock of another server. And a claim is taken back only if the object certainly
+// will not be written (doubtful): it may have been already.
 func (t *transaction) split() (before, after []*draft) {
 	apart := func(a, b *draft) bool { return a.store != b.store || !a.store.Atomic(a.key(), b.key()) }
 	kept := t.drafts[:0:0]
@@ -214,6 +230,7 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 	}
 	revisions, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {
+		t.doubtful = mayBeWritten(err)
 		if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 			if conflict.Type == store.ThisObject { // no race: the definition of the request's type never comes back
 				return errOtherDefinition
@@ -239,6 +256,21 @@ func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 		}
 	}
 	return nil
+}
+
+// mayBeWritten says whether a commit that failed with an error of the store may turn out to have been written.
+func mayBeWritten(err error) bool {
+	switch {
+	case errors.As(err, new(*store.ConflictError)), errors.As(err, new(*store.OverError)),
+		errors.As(err, new(*store.BoundsError)):
+		return false
+	}
+	for _, sure := range []error{store.ErrClosed, store.ErrNoRoom, store.ErrReadOnly, store.ErrNoPlane} {
+		if errors.Is(err, sure) {
+			return false
+		}
+	}
+	return true
 }
 
 // attribution is what the store keeps of who makes a request.
