@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type target int
 const (
 	aReplica target = iota
 	aMember
+	allReplicas
 	etcdAsAWhole
 )
 
@@ -58,6 +60,29 @@ var faults = []*fault{
 	{name: "cut-replica", on: aReplica, claims: "wires", begin: wiresOfReplica(func(w *wire, _ int) { w.cut = true })},
 	{name: "hold-replica", on: aReplica, claims: "wires", begin: wiresOfReplica(hold)},
 	{name: "slow-replica", on: aReplica, claims: "wires", begin: wiresOfReplica(slow)},
+	{name: "lossy-replica", on: aReplica, claims: "wires", begin: wiresOfReplica(lose)},
+	{name: "kill-replicas", on: allReplicas, claims: "process", begin: func(r *run, p planned) (func(), error) {
+		for _, one := range r.replicas {
+			one.Kill()
+		}
+		return func() {
+			var wait sync.WaitGroup
+			for _, one := range r.replicas {
+				wait.Go(func() { r.insist(one.Restart) })
+			}
+			wait.Wait()
+		}, nil
+	}},
+	{name: "kill-members", on: etcdAsAWhole, claims: majority, begin: func(r *run, p planned) (func(), error) {
+		for _, one := range r.members {
+			one.kill()
+		}
+		return func() {
+			for _, one := range r.members {
+				r.insist(one.start)
+			}
+		}, nil
+	}},
 	{name: "kill-member", on: aMember, claims: majority, begin: func(r *run, p planned) (func(), error) {
 		one := r.members[p.target]
 		one.kill()
@@ -118,6 +143,8 @@ func hold(w *wire, choice int) { w.there, w.back = choice%3 != 0, choice%3 != 1 
 
 func slow(w *wire, choice int) { w.slow = time.Duration(20+choice%200) * time.Millisecond }
 
+func lose(w *wire, choice int) { w.loses = 20 + choice%200 }
+
 // wiresOfReplica changes the wires from a replica to one member, or to all.
 func wiresOfReplica(change func(w *wire, choice int)) func(*run, planned) (func(), error) {
 	return func(r *run, p planned) (func(), error) {
@@ -171,17 +198,16 @@ func (p planned) String() string {
 	return fmt.Sprintf("%s %d (%d) for %s", p.name, p.target, p.choice, p.lasts.Round(time.Millisecond))
 }
 
-// claimed is what the fault takes.
-func (p planned) claimed() string {
-	switch p.on {
-	case aReplica:
-		return fmt.Sprint(p.claims, " of replica ", p.target)
+// excludes says whether two faults may not go on at one time.
+func (p planned) excludes(o planned) bool {
+	if p.claims == "" || p.claims != o.claims {
+		return false
 	}
-	return p.claims
+	return p.on != aReplica || o.on != aReplica || p.target == o.target
 }
 
-// plan decides from a seed what happens when. Some of the processes are always left: a majority of the members, and one
-// replica of several.
+// plan decides from a seed what happens when. Some of the processes are left, a majority of the members and one replica
+// of several, except by faults of all of them.
 func plan(seed int64, of []*fault, duration time.Duration, replicas int) (all []planned) {
 	r := rand.New(rand.NewSource(seed))
 	longest := 4 * time.Second
@@ -203,12 +229,12 @@ func plan(seed int64, of []*fault, duration time.Duration, replicas int) (all []
 			if o.at+o.lasts+200*time.Millisecond < at {
 				return false
 			}
-			if o.claims == "process" && o.target != p.target {
+			if o.on == aReplica && o.claims == "process" && o.target != p.target {
 				gone++
 			}
-			return p.claims != "" && o.claimed() == p.claimed()
+			return p.excludes(o)
 		})
-		if !clash && (p.claims != "process" || replicas == 1 || gone < replicas-1) {
+		if !clash && (p.on != aReplica || p.claims != "process" || replicas == 1 || gone < replicas-1) {
 			all = append(all, p)
 		}
 	}
@@ -219,7 +245,7 @@ func plan(seed int64, of []*fault, duration time.Duration, replicas int) (all []
 func wanted(names string, c *cluster) (some []*fault, err error) {
 	left := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	for _, f := range faults {
-		possible := len(c.members) > 0 || f.on == aReplica && f.claims != "wires"
+		possible := len(c.members) > 0 || f.on == aReplica && f.claims != "wires" // of one server alone
 		i := slices.Index(left, f.name)
 		if i >= 0 {
 			left = slices.Delete(left, i, i+1)
@@ -234,11 +260,44 @@ func wanted(names string, c *cluster) (some []*fault, err error) {
 	return some, nil
 }
 
+// locks name what a fault has for itself, in the order in which all take them. The plan sees to that, too, but some
+// faults end late: a server needs time to start.
+func (p planned) locks(replicas int) (names []string) {
+	switch {
+	case p.claims == "":
+	case p.on == aReplica:
+		names = append(names, fmt.Sprint(p.claims, p.target))
+	case p.on == allReplicas:
+		for i := range replicas {
+			names = append(names, fmt.Sprint(p.claims, i))
+		}
+	default:
+		names = append(names, p.claims)
+	}
+	return names
+}
+
 // cause has planned faults happen, and returns when all of them have ended.
 func (r *run) cause(all []planned) {
+	locks := map[string]*sync.Mutex{}
+	for _, p := range all {
+		for _, name := range p.locks(len(r.replicas)) {
+			if locks[name] == nil {
+				locks[name] = &sync.Mutex{}
+			}
+		}
+	}
 	for _, p := range all {
 		r.wait.Go(func() {
 			pause(r.ctx, p.at-time.Duration(r.now()))
+			for _, name := range p.locks(len(r.replicas)) {
+				locks[name].Lock()
+				defer locks[name].Unlock()
+			}
+			if time.Duration(r.now()) > p.at+p.lasts {
+				r.logf("no    %s: the one before ended late", p)
+				return
+			}
 			r.logf("begin %s", p)
 			end, err := p.begin(r, p)
 			if err != nil {

@@ -105,10 +105,11 @@ func (w *workload) release(c *client, name string, seen object, one bool) {
 	delete(metadata, "deletionTimestamp") // the server keeps its own
 	a := c.send(http.MethodPut, configMaps(w.name, name), plainJSON, o)
 	state := stateOf(heldState)
-	if gone {
-		state, after = nil, ""
+	sign := mark
+	if gone { // and with it the mark
+		state, after, sign = nil, "", ""
 	}
-	w.write(c, a, name, op{text: fmt.Sprintf("put %s held by %d for %s", mark, len(left), before), mark: mark,
+	w.write(c, a, name, op{text: fmt.Sprintf("put %s held by %d for %s", mark, len(left), before), mark: sign,
 		apply: swap(before, after)}, state)
 	if a.outcome == done && gone {
 		w.know(name, nil)

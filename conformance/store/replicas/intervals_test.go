@@ -132,7 +132,15 @@ func addresses() *workload {
 	w.step = func(c *client, w *workload) {
 		names := w.names()
 		switch n := c.rand.Intn(10); {
-		case n < 5 || len(names) == 0:
+		case n == 0:
+			a := c.send(http.MethodGet, path, "", nil)
+			w.count(a)
+			for _, i := range a.body.items() {
+				w.know(i.name(), object{}) // also one of whose creation it was not known
+			}
+		case n == 1 && len(names) > 0:
+			w.retype(c, path, names[c.rand.Intn(len(names))], &held)
+		case n < 6 || len(names) == 0:
 			name := "s" + strings.ReplaceAll(strings.Trim(c.mark(), "<>"), ".", "-")
 			kind := "ClusterIP"
 			if c.rand.Intn(2) == 0 {
@@ -168,6 +176,18 @@ func addresses() *workload {
 		return found
 	}
 	return w
+}
+
+// retype gives a Service node ports, or takes them from it. From then on it is not certain any more what the Service
+// has: only etcd knows.
+func (w *workload) retype(c *client, path, name string, held *stays) {
+	held.end(name, c.now())
+	kind := []string{"ClusterIP", "NodePort"}[c.rand.Intn(2)]
+	a := c.send(http.MethodPatch, path+"/"+name, mergePatch, object{"spec": map[string]any{"type": kind}})
+	w.count(a)
+	if a.status == http.StatusNotFound {
+		w.know(name, nil)
+	}
 }
 
 // valuesOf are the addresses and ports of a Service.

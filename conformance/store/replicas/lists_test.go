@@ -61,7 +61,7 @@ func (w *workload) createIn(c *client, collection, field string) {
 	w.write(c, a, name, op{key: w.key(collection), text: "create " + field + "=" + mark, mark: mark,
 		apply: replaceIn(field, "", mark)}, nil)
 	if a.outcome == done {
-		w.see(name, a, a.body, dataOf)
+		w.see(c, name, a, a.body, dataOf)
 	}
 }
 
@@ -75,7 +75,7 @@ func (w *workload) putIn(c *client, collection, field string, seen object) {
 		mark: mark, apply: replaceIn(field, seen.data()["v"], mark)}, nil)
 	switch {
 	case a.outcome == done:
-		w.see(name, a, a.body, dataOf)
+		w.see(c, name, a, a.body, dataOf)
 	case a.outcome == refused: // somebody was quicker
 		w.list(c, collection, false)
 	}
@@ -118,7 +118,7 @@ func (w *workload) list(c *client, collection string, pages bool) bool {
 	w.history.add(&op{client: c.id, replica: first.replica, key: w.key(collection), text: text, note: first.note(),
 		apply: read, call: first.call, back: first.back, shows: true, seen: collected(items)})
 	for _, i := range items {
-		w.see(i.name(), first, i, dataOf)
+		w.see(c, i.name(), first, i, dataOf)
 	}
 	for _, name := range w.names() {
 		if strings.HasPrefix(name, collection+"-") && !slices.ContainsFunc(items,

@@ -43,9 +43,15 @@ type answer struct {
 	err     error
 	replica int
 	outcome outcome
-	call    int64
-	back    int64
+	// whatever says that it was refused for a reason that is none of the object's.
+	whatever   bool
+	call, back int64
 }
+
+// sure are parts of the messages of status 500 with which a server says that it has done nothing.
+var sure = []string{"nothing was written, as the disk", "range is full", "no space"}
+
+func (a *answer) says(part string) bool { return strings.Contains(a.body.text("message"), part) }
 
 func (a *answer) note() string {
 	if a.err != nil {
@@ -69,9 +75,17 @@ func outcomeOf(status int) outcome {
 	return refused
 }
 
-// send sends a request to any replica.
-func (c *client) send(method, path, contentType string, body any) *answer {
-	return c.sendTo(c.rand.Intn(len(c.replicas)), method, path, contentType, body)
+// send sends a request to any replica, and to another one if it is not there.
+func (c *client) send(method, path, contentType string, body any) (a *answer) {
+	first := c.rand.Intn(len(c.replicas))
+	for i := range c.replicas {
+		a = c.sendTo((first+i)%len(c.replicas), method, path, contentType, body)
+		if a.err == nil || a.outcome != refused {
+			return a
+		}
+	}
+	pause(c.ctx, 50*time.Millisecond)
+	return a
 }
 
 // sendTo sends a request to one replica.
@@ -90,6 +104,8 @@ func (c *client) sendTo(replica int, method, path, contentType string, body any)
 	}
 	a.back = c.now()
 	switch a.err = err; {
+	case err == nil && a.status == http.StatusInternalServerError && slices.ContainsFunc(sure, a.says):
+		a.outcome, a.whatever = refused, true
 	case err == nil:
 		a.outcome = outcomeOf(a.status)
 	case notSent(err):

@@ -313,6 +313,7 @@ func TestSegments(t *testing.T) {
 		"an event behind a bookmark":  func(s *segment) { s.marks[0].revision = 6 },
 		"the list lacks an object":    func(s *segment) { delete(s.initial, "a") },
 		"the list has one more":       func(s *segment) { s.initial["c"] = of(2, "ADDED", "c", "1") },
+		"the list is of the past":     func(s *segment) { s.known = 3 },
 		"the list is older":           func(s *segment) { s.initial["a"] = of(0, "ADDED", "a", "0") },
 	} {
 		s := good()
@@ -377,7 +378,7 @@ func TestPlan(t *testing.T) {
 				if i != j && p.claims == majority && o.claims == majority {
 					t.Errorf("%s begins while there is %s", p, o)
 				}
-				if o.claims == "process" {
+				if o.on == aReplica && o.claims == "process" {
 					gone[o.target] = true
 				}
 			}

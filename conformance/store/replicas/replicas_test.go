@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"math/rand"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,10 +37,20 @@ type run struct {
 	workloads []*workload
 	watchers  []*watcher
 	wait      sync.WaitGroup // for faults
+	newest    atomic.Int64   // the highest revision that any client has seen
+	finals    map[string][]reading
 
-	mu     sync.Mutex
-	union  map[string][]change // the truth without an etcd, by namespace
-	closed bool
+	union map[string][]change // the truth without an etcd, by namespace
+}
+
+// saw notes a revision that a client has seen.
+func (r *run) saw(revision int64) {
+	for {
+		newest := r.newest.Load()
+		if revision <= newest || r.newest.CompareAndSwap(newest, revision) {
+			return
+		}
+	}
 }
 
 // now is the time of the test, in ns.
@@ -125,7 +137,8 @@ func TestEmbedded(t *testing.T) {
 func play(t *testing.T, c *cluster) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := &run{cluster: c, t: t, ctx: ctx, began: time.Now(), artifacts: artifacts(t), union: map[string][]change{}}
+	r := &run{cluster: c, t: t, ctx: ctx, began: time.Now(), artifacts: artifacts(t), union: map[string][]change{},
+		finals: map[string][]reading{}}
 	some, err := wanted(*only, c)
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +171,10 @@ func play(t *testing.T, c *cluster) {
 			r.watchers = append(r.watchers, w)
 			watching.Go(func() { w.follow(ending, func() int64 { return 0 }) })
 		}
+	}
+	// What watches have seen is the truth of a server without an etcd, so they are first.
+	for _, w := range r.watchers {
+		w.begun(t)
 	}
 	for i := range clients {
 		working.Go(func() { r.client(i).work(ending) })
@@ -279,6 +296,7 @@ func (r *run) readEverything(c *client) {
 		}
 	}
 	wait.Wait()
+	r.listFinally(c)
 	if r.truth != nil {
 		r.insist(func() error {
 			if upTo := r.truth.upToEnd(newest); upTo < newest {
@@ -286,6 +304,30 @@ func (r *run) readEverything(c *client) {
 			}
 			return nil
 		})
+	}
+}
+
+// listFinally lists all namespaces at each replica.
+func (r *run) listFinally(c *client) {
+	for _, namespace := range watchedNamespaces {
+		for i := range r.replicas {
+			err := c.insist(func() bool {
+				known := r.newest.Load()
+				a := c.sendTo(i, http.MethodGet, configMaps(namespace), "", nil)
+				if a.outcome != done {
+					return false
+				}
+				one := reading{match: "the end", asked: known, revision: a.body.revision(), replica: i}
+				for _, item := range a.body.items() {
+					one.items = append(one.items, changeOf("", item))
+				}
+				r.finals[namespace] = append(r.finals[namespace], one)
+				return true
+			})
+			if err != nil {
+				r.t.Errorf("the last list of %s at replica %d: %v", namespace, i, err)
+			}
+		}
 	}
 }
 
@@ -318,10 +360,18 @@ func (r *run) check() {
 	if *whose == "" && (events < floor || moves < 10 || marks < 1) {
 		r.t.Error("that is too little to say anything")
 	}
+	for namespace, lists := range r.finals {
+		found = append(found, checkReadings(lists, r.changes(namespace))...)
+	}
 	for _, v := range found {
 		r.t.Error(v)
 	}
 	if len(found) > 0 {
+		if r.truth != nil {
+			if err := r.truth.export(filepath.Join(r.artifacts, "services.txt")); err != nil {
+				r.t.Error(err)
+			}
+		}
 		r.t.Logf("%d violations; histories are in %s", len(found), r.artifacts)
 	}
 }

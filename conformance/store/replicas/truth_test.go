@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -36,18 +38,23 @@ type truth struct {
 	mu       sync.Mutex
 	changes  map[string][]change // of ConfigMaps, by namespace
 	exposed  []change            // of Services
+	claims   []change            // of IPAddresses, for people who look for the reason of something
 	marks    map[string]bool
 	revision int64 // up to which the watch of ConfigMaps and that of Services have come
 	reached  map[string]int64
 	failed   error
 }
 
-const configMapsPrefix, servicesPrefix = "/registry/configmaps/", "/registry/services/specs/"
+const (
+	configMapsPrefix = "/registry/configmaps/"
+	servicesPrefix   = "/registry/services/specs/"
+	claimsPrefix     = "/registry/ipaddresses/"
+)
 
 // followEtcd begins the watches.
 func followEtcd(ctx context.Context, client *clientv3.Client) *truth {
 	tr := &truth{changes: map[string][]change{}, marks: map[string]bool{}, reached: map[string]int64{}}
-	for _, prefix := range []string{configMapsPrefix, servicesPrefix} {
+	for _, prefix := range []string{configMapsPrefix, servicesPrefix, claimsPrefix} {
 		events := client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(1),
 			clientv3.WithPrevKV(), clientv3.WithProgressNotify())
 		go tr.follow(ctx, client, prefix, events)
@@ -121,6 +128,12 @@ func (tr *truth) take(prefix string, e *clientv3.Event) error {
 		for _, mark := range markText.FindAllString(c.state, -1) {
 			tr.marks[mark] = true
 		}
+	case *networkingv1.IPAddress:
+		c.state = fmt.Sprintf("for %+v", o.Spec.ParentRef)
+		if ref := o.Spec.ParentRef; ref != nil {
+			c.state = "for " + ref.Namespace + "/" + ref.Name
+		}
+		tr.claims = append(tr.claims, c)
 	case *corev1.Service:
 		values := []string{"the address " + o.Spec.ClusterIP}
 		for _, p := range o.Spec.Ports {
@@ -134,11 +147,11 @@ func (tr *truth) take(prefix string, e *clientv3.Event) error {
 	return nil
 }
 
-// upTo is the revision up to which both watches have seen everything.
+// upTo is the revision up to which all watches have seen everything.
 func (tr *truth) upTo() int64 {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	return min(tr.reached[configMapsPrefix], tr.reached[servicesPrefix])
+	return min(tr.reached[configMapsPrefix], tr.reached[servicesPrefix], tr.reached[claimsPrefix])
 }
 
 // of are the changes of the ConfigMaps of a namespace.
@@ -152,6 +165,19 @@ func (tr *truth) services() []change {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return slices.Clone(tr.exposed)
+}
+
+// export writes what is known of Services and their addresses, for people.
+func (tr *truth) export(file string) error {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	all := slices.Concat(tr.exposed, tr.claims)
+	slices.SortStableFunc(all, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
+	var lines strings.Builder
+	for _, c := range all {
+		fmt.Fprintln(&lines, c)
+	}
+	return os.WriteFile(file, []byte(lines.String()), 0o644)
 }
 
 // written says whether a write with this mark was carried out.

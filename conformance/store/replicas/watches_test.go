@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -17,6 +19,7 @@ import (
 // replica, each time at the last revision that it had.
 type segment struct {
 	namespace string
+	known     int64 // a revision that somebody had seen before it was asked for
 	start     int64
 	initial   map[string]change
 	events    []change
@@ -55,6 +58,17 @@ func (w *watcher) position() int64 {
 	return w.segments[len(w.segments)-1].end
 }
 
+// begun waits until the watcher has listed once, or there is nothing to list.
+func (w *watcher) begun(t *testing.T) {
+	t.Helper()
+	eventually(t, "a watch begins", func() error {
+		if w.position() == 0 {
+			return errors.New("it has listed nothing yet")
+		}
+		return nil
+	})
+}
+
 // follow watches until the context ends, or until it has seen everything up to a revision.
 func (w *watcher) follow(ctx context.Context, upTo func() int64) {
 	var s *segment
@@ -69,7 +83,11 @@ func (w *watcher) follow(ctx context.Context, upTo func() int64) {
 		}
 		replica := w.rand.Intn(len(w.replicas))
 		if s == nil {
-			if s = w.list(ctx, replica); s == nil {
+			begin := w.list
+			if w.rand.Intn(2) == 0 {
+				begin = w.initialEvents
+			}
+			if s = begin(ctx, replica); s == nil {
 				pause(ctx, 50*time.Millisecond)
 				continue
 			}
@@ -83,6 +101,8 @@ func (w *watcher) follow(ctx context.Context, upTo func() int64) {
 			w.expired++
 			w.mu.Unlock()
 			s = nil
+		} else if w.rand.Intn(20) == 0 && upTo() == 0 {
+			s = nil // as if the client had been started again
 		}
 		pause(ctx, 20*time.Millisecond)
 	}
@@ -99,6 +119,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (w *watcher) list(ctx context.Context, replica int) *segment {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	known := w.newest.Load()
 	response, err := w.open(ctx, replica, http.MethodGet, configMaps(w.namespace), "", nil)
 	if err != nil {
 		return nil
@@ -108,11 +129,45 @@ func (w *watcher) list(ctx context.Context, replica int) *segment {
 	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&list) != nil {
 		return nil
 	}
-	s := &segment{namespace: w.namespace, start: list.revision(), initial: map[string]change{}, end: list.revision()}
+	s := &segment{namespace: w.namespace, known: known, start: list.revision(), initial: map[string]change{},
+		end: list.revision()}
 	for _, i := range list.items() {
 		s.initial[i.name()] = changeOf("ADDED", i)
 	}
 	return s
+}
+
+// initialEvents begins a segment with a watch that sends all objects first, and says when it has.
+func (w *watcher) initialEvents(ctx context.Context, replica int) *segment {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s := &segment{namespace: w.namespace, known: w.newest.Load(), initial: map[string]change{}}
+	response, err := w.open(ctx, replica, http.MethodGet, query(configMaps(s.namespace), "watch", "1",
+		"allowWatchBookmarks", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan"), "", nil)
+	if err != nil {
+		return nil
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil
+	}
+	for lines := json.NewDecoder(response.Body); ; {
+		var e event
+		if lines.Decode(&e) != nil || e.Type == "ERROR" {
+			return nil
+		}
+		if e.Type == "BOOKMARK" {
+			s.start, s.end = e.Object.revision(), e.Object.revision()
+			return s
+		}
+		s.initial[e.Object.name()] = changeOf(e.Type, e.Object)
+	}
+}
+
+// event is one of a watch.
+type event struct {
+	Type   string
+	Object object
 }
 
 func changeOf(kind string, o object) change {
@@ -137,26 +192,23 @@ func (w *watcher) watch(ctx context.Context, replica int, s *segment, upTo func(
 	}
 	s.moves++
 	for lines := json.NewDecoder(response.Body); ; {
-		var event struct {
-			Type   string
-			Object object
-		}
-		if lines.Decode(&event) != nil {
+		var e event
+		if lines.Decode(&e) != nil {
 			return true
 		}
-		switch event.Type {
+		switch e.Type {
 		case "ERROR":
-			code, _ := event.Object["code"].(float64)
+			code, _ := e.Object["code"].(float64)
 			return int(code) != http.StatusGone
 		case "BOOKMARK":
 			w.mu.Lock()
-			s.marks = append(s.marks, bookmark{event.Object.revision(), len(s.events)})
-			s.end = event.Object.revision()
+			s.marks = append(s.marks, bookmark{e.Object.revision(), len(s.events)})
+			s.end = e.Object.revision()
 			w.mu.Unlock()
 		default:
 			w.mu.Lock()
-			s.events = append(s.events, changeOf(event.Type, event.Object))
-			s.end = event.Object.revision()
+			s.events = append(s.events, changeOf(e.Type, e.Object))
+			s.end = e.Object.revision()
 			w.mu.Unlock()
 		}
 		if until := upTo(); until > 0 && s.end >= until {
@@ -171,6 +223,9 @@ func checkSegment(s *segment, changes []change) (violations []string) {
 	said := func(format string, arguments ...any) {
 		violations = append(violations, fmt.Sprintf("a watch of %s from revision %d, which moved %d times: %s", s.namespace,
 			s.start, s.moves, fmt.Sprintf(format, arguments...)))
+	}
+	if s.start < s.known {
+		said("a client had revision %d before", s.known)
 	}
 	want := snapshot(changes, s.start)
 	for name, c := range want {

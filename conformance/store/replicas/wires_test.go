@@ -3,6 +3,7 @@ package replicas
 import (
 	"bytes"
 	"io"
+	"math/rand"
 	"net"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ type wire struct {
 	// that drops packets: there (to where the connection was opened to), and back. slow is how long each piece takes.
 	cut, there, back bool
 	slow             time.Duration
+	loses            int           // how many of a thousand pieces of answers are lost, with their connection
 	changed          chan struct{} // closed at the next change
 	conns            map[net.Conn]bool
 }
@@ -38,7 +40,7 @@ func (w *wire) set(change func(w *wire)) {
 
 // heal has the wire pass everything on.
 func (w *wire) heal() {
-	w.set(func(w *wire) { w.cut, w.there, w.back, w.slow = false, false, false, 0 })
+	w.set(func(w *wire) { w.cut, w.there, w.back, w.slow, w.loses = false, false, false, 0, 0 })
 }
 
 // pass waits until a piece may go on. It returns false if it never will.
@@ -54,7 +56,7 @@ func (w *wire) pass(there bool) bool {
 		<-changed
 		w.mu.Lock()
 	}
-	cut := w.cut
+	cut := w.cut || !there && rand.Intn(1000) < w.loses
 	w.mu.Unlock()
 	if slow > 0 && !cut {
 		time.Sleep(slow)

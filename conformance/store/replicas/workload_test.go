@@ -103,19 +103,20 @@ func (w *workload) write(c *client, a *answer, name string, o op, state stateOf)
 	if a.outcome == unknown {
 		o.back = never
 	}
-	if a.status == http.StatusTooManyRequests {
+	if a.status == http.StatusTooManyRequests || a.whatever {
 		o.whatever = true
 	}
 	if a.outcome == done && state != nil {
 		o.shows, o.seen = true, state(a.body)
-		w.see(name, a, a.body, state)
+		w.see(c, name, a, a.body, state)
 	}
 	w.history.add(&o)
 }
 
 // see records that an answer showed an object.
-func (w *workload) see(name string, a *answer, o object, state stateOf) {
+func (w *workload) see(c *client, name string, a *answer, o object, state stateOf) {
 	w.know(name, o)
+	c.saw(o.revision())
 	w.sights.add(sight{key: w.key(name), uid: o.uid(), revision: o.revision(), state: state(o), deletion: o.deletion(),
 		call: a.call, back: a.back})
 }
@@ -135,7 +136,7 @@ func (w *workload) get(c *client, name string, state stateOf) (object, bool) {
 		return nil, false
 	}
 	o.seen = state(a.body)
-	w.see(name, a, a.body, state)
+	w.see(c, name, a, a.body, state)
 	w.history.add(&o)
 	return a.body, true
 }
