@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -57,9 +58,18 @@ func (m *member) kill() {
 // replica is one server.
 type replica struct {
 	*harness.Server
-	url    string
+	url    atomic.Pointer[string] // a kube-apiserver has another one when it is started again
 	client *http.Client
 	clock  string // the file with the offset of its clock
+}
+
+func (r *replica) restart() error {
+	err := r.Restart()
+	if err == nil {
+		url := r.URL
+		r.url.Store(&url)
+	}
+	return err
 }
 
 func (r *replica) signal(s syscall.Signal) {
@@ -196,7 +206,9 @@ func (c *cluster) startReplicas(t *testing.T, kinds ...harness.Kind) {
 				t.Error(err)
 				return
 			}
-			r.Server, r.url, r.client = s, s.URL, s.Client()
+			r.Server, r.client = s, s.Client()
+			url := s.URL
+			r.url.Store(&url)
 		})
 	}
 	wait.Wait()

@@ -43,7 +43,7 @@ var faults = []*fault{
 	{name: "kill-replica", on: aReplica, claims: "process", begin: func(r *run, p planned) (func(), error) {
 		one := r.replicas[p.target]
 		one.Kill()
-		return func() { r.insist(one.Restart) }, nil
+		return func() { r.insist(one.restart) }, nil
 	}},
 	{name: "freeze-replica", on: aReplica, claims: "process", begin: func(r *run, p planned) (func(), error) {
 		one := r.replicas[p.target]
@@ -68,7 +68,7 @@ var faults = []*fault{
 		return func() {
 			var wait sync.WaitGroup
 			for _, one := range r.replicas {
-				wait.Go(func() { r.insist(one.Restart) })
+				wait.Go(func() { r.insist(one.restart) })
 			}
 			wait.Wait()
 		}, nil

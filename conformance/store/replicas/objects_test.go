@@ -58,7 +58,8 @@ func (a *answer) note() string {
 		return a.err.Error()
 	}
 	if a.status >= 300 {
-		return fmt.Sprint(a.status, " ", a.body["message"])
+		first, _, _ := strings.Cut(a.body.text("message"), "\n")
+		return fmt.Sprint(a.status, " ", first)
 	}
 	return fmt.Sprint(a.status, " rv ", a.body.revision())
 }
@@ -137,7 +138,7 @@ func (r *run) open(ctx context.Context, replica int, method, path, contentType s
 		}
 		content = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, r.replicas[replica].url+path, content)
+	request, err := http.NewRequestWithContext(ctx, method, *r.replicas[replica].url.Load()+path, content)
 	if err != nil {
 		return nil, err
 	}
