@@ -141,7 +141,7 @@ var faults = []*fault{
 
 func hold(w *wire, choice int) { w.there, w.back = choice%3 != 0, choice%3 != 1 }
 
-func slow(w *wire, choice int) { w.slow = time.Duration(20+choice%200) * time.Millisecond }
+func slow(w *wire, choice int) { w.slow = time.Duration(20+choice%500) * time.Millisecond }
 
 func lose(w *wire, choice int) { w.loses = 20 + choice%200 }
 

@@ -48,22 +48,18 @@ func checkRoom(stays []stay, limit int) (violations []string) {
 // room is the limit of the quota.
 const room = 8
 
-// quotas are objects that a ResourceQuota counts.
+// quotas are objects that several ResourceQuotas count, of which one is narrow. etcd takes one of them in the
+// transaction of the object; which one that is, is up to the server.
 func quotas() *workload {
 	var held stays
 	w := &workload{name: "quotas"}
 	w.prepare = func(c *client) error {
-		return c.insist(func() bool {
-			a := c.send(http.MethodPost, "/api/v1/namespaces/quotas/resourcequotas", plainJSON, object{"apiVersion": "v1",
-				"kind": "ResourceQuota", "metadata": map[string]any{"name": "room"},
-				"spec": map[string]any{"hard": map[string]any{"count/configmaps": fmt.Sprint(room)}}})
-			if a.outcome != done && a.status != http.StatusConflict {
-				return false
+		for name, hard := range map[string]int{"a-wide": 10 * room, "narrow": room, "z-wide": 10 * room} {
+			if err := c.insist(func() bool { return c.makeQuota(name, hard) }); err != nil {
+				return err
 			}
-			// Until a controller has counted, nothing may be created.
-			a = c.send(http.MethodGet, "/api/v1/namespaces/quotas/resourcequotas/room", "", nil)
-			return a.outcome == done && object(a.body).text("status", "used", "count/configmaps") != ""
-		})
+		}
+		return nil
 	}
 	w.step = func(c *client, w *workload) {
 		names := w.names()
@@ -107,6 +103,20 @@ func quotas() *workload {
 		return found
 	}
 	return w
+}
+
+// makeQuota makes a quota of ConfigMaps. It returns true when a controller has counted them: until then, nothing may be
+// created.
+func (c *client) makeQuota(name string, hard int) bool {
+	const path = "/api/v1/namespaces/quotas/resourcequotas"
+	a := c.send(http.MethodPost, path, plainJSON, object{"apiVersion": "v1", "kind": "ResourceQuota",
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"hard": map[string]any{"count/configmaps": fmt.Sprint(hard)}}})
+	if a.outcome != done && a.status != http.StatusConflict {
+		return false
+	}
+	a = c.send(http.MethodGet, path+"/"+name, "", nil)
+	return a.outcome == done && a.body.text("status", "used", "count/configmaps") != ""
 }
 
 // checkCounts checks that a history of changes never has more objects than the limit.

@@ -2,6 +2,8 @@ package replicas
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +94,9 @@ var histories = []planted{
 		made(2, 3, refused, "b"), showing(4, 5, "")},
 		rules: rules{unseenMatters: true, written: func(string) bool { return false }}},
 
+	{name: "an unknown delete leaves no mark", ops: []*op{made(0, 1, done, "a"), removed(2, 3, unknown, "a"),
+		showing(4, 5, "")}, rules: rules{unseenMatters: true, written: func(mark string) bool { return mark == "a" }}},
+
 	{name: "one of two creates wins", rules: careful, ops: []*op{made(0, 5, done, "a"), made(0, 5, refused, "b"),
 		showing(6, 7, "v=a")}},
 	{name: "two winners", bad: true, rules: careful, ops: []*op{made(0, 5, done, "a"), made(0, 5, done, "b"),
@@ -128,6 +133,16 @@ func TestArtifacts(t *testing.T) {
 	found := linear(histories[i].ops, rules{}, dir)
 	if len(found) != 1 || !strings.Contains(found[0], dir) || !strings.Contains(found[0], "left:") {
 		t.Errorf("it says %v", found)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("the files are %v, %v", files, err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil || !strings.Contains(string(text), "client 0 replica 0: get done") {
+			t.Errorf("%s does not have the history: %v", f.Name(), err)
+		}
 	}
 }
 
