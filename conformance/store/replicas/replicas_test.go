@@ -166,8 +166,9 @@ func play(t *testing.T, c *cluster) {
 	var watching, working sync.WaitGroup
 	ending, end := context.WithCancel(ctx)
 	for i, namespace := range watchedNamespaces {
-		for range 2 {
-			w := &watcher{run: r, namespace: namespace, rand: rand.New(rand.NewSource(*withSeed + int64(100+i)))}
+		for j := range 2 {
+			w := &watcher{run: r, namespace: namespace, steady: j == 0,
+				rand: rand.New(rand.NewSource(*withSeed + int64(100+2*i+j)))}
 			r.watchers = append(r.watchers, w)
 			watching.Go(func() { w.follow(ending, func() int64 { return 0 }) })
 		}
@@ -381,6 +382,10 @@ func (r *run) agree() (violations []string) {
 	for _, namespace := range watchedNamespaces {
 		var seen [][]change
 		for _, w := range r.watchers {
+			if w.namespace == namespace && w.steady && len(w.segments) > 1 {
+				violations = append(violations, fmt.Sprintf("a watch of %s had to list again, and nothing was compacted",
+					namespace))
+			}
 			for _, s := range w.segments {
 				if w.namespace == namespace {
 					seen = append(seen, s.events)

@@ -39,6 +39,9 @@ type watcher struct {
 	*run
 	namespace string
 	rand      *rand.Rand
+	// steady says that it never lists again of its own accord: it misses nothing, so what such watches have seen is the
+	// truth of a server without an etcd.
+	steady bool
 
 	mu       sync.Mutex
 	segments []*segment
@@ -101,7 +104,7 @@ func (w *watcher) follow(ctx context.Context, upTo func() int64) {
 			w.expired++
 			w.mu.Unlock()
 			s = nil
-		} else if w.rand.Intn(20) == 0 && upTo() == 0 {
+		} else if !w.steady && w.rand.Intn(20) == 0 && upTo() == 0 {
 			s = nil // as if the client had been started again
 		}
 		pause(ctx, 20*time.Millisecond)
