@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand"
 	"os"
 	"slices"
@@ -239,6 +240,19 @@ func plan(seed int64, of []*fault, duration time.Duration, replicas int) (all []
 		}
 	}
 	return all
+}
+
+// byName counts planned faults.
+func byName(all []planned) string {
+	counts := map[string]int{}
+	for _, p := range all {
+		counts[p.name]++
+	}
+	var text []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		text = append(text, fmt.Sprint(counts[name], " ", name))
+	}
+	return strings.Join(text, ", ")
 }
 
 // wanted are the faults with these names, or all that the cluster can have.

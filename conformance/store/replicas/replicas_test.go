@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ type run struct {
 	newest    atomic.Int64   // the highest revision that any client has seen
 	finals    map[string][]reading
 
-	union map[string][]change // the truth without an etcd, by namespace
+	union map[string][]change // the truth of what is watched, when everything has ended
 }
 
 // saw notes a revision that a client has seen.
@@ -87,13 +88,8 @@ func (c *client) insist(f func() bool) error {
 	return errors.New("there is no answer")
 }
 
-// changes are all changes of the ConfigMaps of a namespace.
-func (r *run) changes(namespace string) []change {
-	if r.truth != nil {
-		return r.truth.of(namespace)
-	}
-	return r.union[namespace]
-}
+// changes are all changes of the ConfigMaps of a namespace that is watched. Everything has ended.
+func (r *run) changes(namespace string) []change { return r.union[namespace] }
 
 // all are the workloads.
 func all() []*workload {
@@ -162,7 +158,7 @@ func play(t *testing.T, c *cluster) {
 		w.last = 0
 	}
 	planned := plan(*withSeed, some, *lasts, len(c.replicas))
-	t.Logf("seed %d, %s, %d faults", *withSeed, *lasts, len(planned))
+	t.Logf("seed %d, %s, %d faults: %s", *withSeed, *lasts, len(planned), byName(planned))
 	var watching, working sync.WaitGroup
 	ending, end := context.WithCancel(ctx)
 	for i, namespace := range watchedNamespaces {
@@ -292,7 +288,11 @@ func (r *run) readEverything(c *client) {
 		newest = max(newest, end)
 		for _, w := range r.watchers {
 			if w.namespace == namespace && end > 0 {
-				wait.Go(func() { w.follow(ctx, func() int64 { return end }) })
+				wait.Go(func() {
+					if w.follow(ctx, func() int64 { return end }); w.position() < end {
+						r.t.Errorf("a watch of %s has come to %d, the last change is %d", namespace, w.position(), end)
+					}
+				})
 			}
 		}
 	}
@@ -340,6 +340,10 @@ func (r *run) check() {
 	}
 	if r.truth == nil {
 		found = append(found, r.agree()...)
+	} else {
+		for _, namespace := range watchedNamespaces {
+			r.union[namespace] = r.truth.of(namespace)
+		}
 	}
 	for _, w := range r.workloads {
 		r.t.Log(w)
@@ -368,6 +372,11 @@ func (r *run) check() {
 		r.t.Error(v)
 	}
 	if len(found) > 0 {
+		for i, one := range r.replicas {
+			if text, err := os.ReadFile(one.LogFile()); err == nil {
+				_ = os.WriteFile(filepath.Join(r.artifacts, fmt.Sprintf("replica-%d.log", i)), text, 0o644)
+			}
+		}
 		if r.truth != nil {
 			if err := r.truth.export(filepath.Join(r.artifacts, "services.txt")); err != nil {
 				r.t.Error(err)
