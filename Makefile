@@ -94,7 +94,6 @@ suites: ## suites of controller-runtime, Cluster API and JobSet that run on envt
 etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a real kube-apiserver on one etcd, for ten minutes
 	cd conformance && CONFORMANCE_STORE=etcd go test -count=1 -timeout 90m ./client/apply ./client/clientgo ./client/collection ./client/kubectl ./http/requests
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -frozen 1m -v
-	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -v
 	cd conformance && go test -count=1 -timeout 20m ./store/replicas -duration 1m -v
 
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
