@@ -110,6 +110,7 @@ func (c *Config) backupDocument() backup.Document {
 		{"kubelet-client-certificate", c.Kubelets.CertFile},
 		{"kubelet-client-key", c.Kubelets.KeyFile},
 		{"oidc-ca-file", c.OIDC.CAFile},
+		{"peer-ca-file", c.PeerCAFile},
 		{"proxy-client-cert-file", c.Aggregation.ClientCertFile},
 		{"proxy-client-key-file", c.Aggregation.ClientKeyFile},
 		{"requestheader-client-ca-file", c.FrontProxy.CAFile},
