@@ -120,7 +120,6 @@ type Options struct {
 	// Hostname is that of the reference (reference.Options).
 	Hostname string
 	Plane    string // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
-	Plane   string   // of Plinth: URL and kubeconfig are those of this plane, which is made; "": the first one
 	// Environment has further variables for Plinth. PLINTH_CLOCK_OFFSET names a file with the offset of its clock.
 	Environment []string
 }

@@ -200,7 +200,7 @@ func TestCertificatesOfTheFirstSigner(t *testing.T) {
 	crossed, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2),
 		Subject: s.authority.Certificate.Subject, NotBefore: time.Now().Add(-time.Minute),
 		NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign},
-		s.clients.Certificate, &s.authority.Key.PublicKey, s.clients.Key)
+		s.clients.Certificate, s.authority.Key.Public(), s.clients.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestCertificatesOfTheFirstSigner(t *testing.T) {
 	lowerDER, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(3),
 		Subject: pkix.Name{CommonName: "lower"}, NotBefore: time.Now().Add(-time.Minute),
 		NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign},
-		s.authority.Certificate, &s.front.Key.PublicKey, s.authority.Key)
+		s.authority.Certificate, s.front.Key.Public(), s.authority.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
