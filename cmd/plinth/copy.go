@@ -221,8 +221,11 @@ func (c *copyFlags) report(out io.Writer, from, to string, content *transfer.Con
 		flags += " --planes"
 	}
 	if isEtcd(to) && !isEtcd(from) {
-		fmt.Fprintf(&text, "The authority and the keys of tokens are in %s; put them into the --data-dir of each server there.\n",
-			filepath.Join(from, "pki"))
+		fmt.Fprintln(&text, "Give each server there the authority and the key of tokens of the one that was here.")
+		for _, f := range []struct{ flag, file string }{{"service-account-signing-key-file", "sa.key"},
+			{"cluster-signing-cert-file", "ca.crt"}, {"cluster-signing-key-file", "ca.key"}} {
+			flags += fmt.Sprintf(" --%s %s", f.flag, filepath.Join(from, "pki", f.file))
+		}
 	}
 	fmt.Fprintf(&text, "\n  plinth serve %s\n", flags)
 	_, err := io.WriteString(out, text.String())

@@ -163,7 +163,7 @@ func TestStatuses(t *testing.T) {
 				}
 			}
 		}
-		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 20 || count[refused] < 1 ||
+		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 15 || count[refused] < 1 ||
 			count[plinthOnly] != 23) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
 			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+4 {

@@ -6,8 +6,13 @@ package monitoring
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"log/slog"
 	"maps"
@@ -104,18 +109,23 @@ type server struct {
 
 var ready = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
 
-// start builds the program and starts it. dir has its tokens.
-func start(t *testing.T, dir string) *server {
+// build builds the program into a directory.
+func build(t *testing.T, dir string) (program string) {
 	t.Helper()
-	program := filepath.Join(dir, "plinth")
+	program = filepath.Join(dir, "plinth")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/plinth")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	serve := exec.CommandContext(t.Context(), program, "serve", "--secure-port=0",
-		"--backup-url=file://"+filepath.Join(dir, "backup"),
-		"--data-dir="+filepath.Join(dir, "data"), "--token-auth-file="+filepath.Join(dir, "tokens"))
+	return program
+}
+
+// start starts the program with further flags. dir has its tokens.
+func start(t *testing.T, program, dir string, flags ...string) *server {
+	t.Helper()
+	serve := exec.CommandContext(t.Context(), program, append([]string{"serve", "--secure-port=0",
+		"--data-dir=" + filepath.Join(dir, "data"), "--token-auth-file=" + filepath.Join(dir, "tokens")}, flags...)...)
 	out, err := serve.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -217,19 +227,92 @@ func (s *server) happen(dir string) {
 	}
 }
 
-// Every metric of a query is one that a server serves.
-//
-// SPEC: RUN-3
-func TestMetricsAreServed(t *testing.T) {
-	names := metrics(t, queries(t))
-	dir := t.TempDir()
+// startEtcd starts an etcd, and returns its URL.
+func startEtcd(t *testing.T, dir string) string {
+	t.Helper()
+	find := exec.CommandContext(t.Context(), "go", "run", "./programs")
+	find.Dir, find.Stderr = "..", os.Stderr
+	programs, err := find.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The path of a socket is short, and no other process takes it.
+	sockets, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, peer := "unix://"+filepath.Join(sockets, "c"), "unix://"+filepath.Join(sockets, "p")
+	etcd := exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(string(programs)), "etcd"), "--data-dir", dir,
+		"--log-level=error", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	etcd.Stderr = os.Stderr
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = etcd.Process.Kill()
+		_ = etcd.Wait()
+		os.RemoveAll(sockets)
+	})
+	return client
+}
+
+// withTokens makes a directory with tokens for a server.
+func withTokens(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte("root,root,1,system:masters\nheld,held,2,\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, dir)
+	return dir
+}
+
+// Every metric of a query is one that a server serves: one with its own store, or one on an etcd.
+//
+// SPEC: RUN-3
+func TestMetricsAreServed(t *testing.T) {
+	names := metrics(t, queries(t))
+	program := build(t, t.TempDir())
+	etcd := withTokens(t)
+	key := filepath.Join(etcd, "sa.key")
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replica := start(t, program, etcd, "--etcd-servers="+startEtcd(t, filepath.Join(etcd, "etcd")),
+		"--service-account-signing-key-file="+key)
+	var ofEtcd []string
+	names = slices.DeleteFunc(names, func(name string) bool {
+		found := strings.Contains(name, "etcd_") || strings.HasPrefix(name, "leader_election_")
+		if found {
+			ofEtcd = append(ofEtcd, name)
+		}
+		return found
+	})
+	if missing := replica.missing(ofEtcd); len(missing) > 0 || len(ofEtcd) < 4 {
+		t.Errorf("of %q no server on an etcd serves %q", ofEtcd, missing)
+	}
+
+	dir := withTokens(t)
+	s := start(t, program, dir, "--backup-url=file://"+filepath.Join(dir, "backup"))
 	s.happen(dir)
-	var missing []string
+	if names = s.missing(names); len(names) > 0 {
+		t.Errorf("no server serves %q", names)
+	}
+}
+
+// missing are the metrics that the server does not serve, after a minute at most.
+func (s *server) missing(names []string) (missing []string) {
+	s.t.Helper()
+	t := s.t
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		code, page := s.ask(t.Context(), "root", "GET", "/metrics", "")
 		if code != 200 {
@@ -239,8 +322,8 @@ func TestMetricsAreServed(t *testing.T) {
 			return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
 		})
 		if len(missing) == 0 {
-			return
+			break
 		}
 	}
-	t.Errorf("no server serves %q", missing)
+	return missing
 }

@@ -1,9 +1,10 @@
 // Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, and two versions of
-// etcd, one in which it stores objects and one that it refuses, unless they are built already. That takes minutes,
-// longer than the time limit of a test.
+// etcd, one in which it stores objects and one that it refuses, unless they are built already, and prints the
+// directory in which they are. That takes minutes, longer than the time limit of a test.
 package main
 
 import (
+	"fmt"
 	"log"
 	"os"
 
@@ -11,8 +12,10 @@ import (
 )
 
 func main() {
-	if _, err := reference.BuildPrograms(os.Stderr, reference.ControllerManager, reference.Scheduler,
-		reference.EtcdProgram, reference.EtcdRefusedProgram); err != nil {
+	dir, err := reference.BuildPrograms(os.Stderr, reference.ControllerManager, reference.Scheduler,
+		reference.EtcdProgram, reference.EtcdRefusedProgram)
+	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println(dir)
 }

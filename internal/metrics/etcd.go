@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,12 +17,15 @@ type Etcd struct {
 	received         *prometheus.CounterVec
 	took             *prometheus.HistogramVec
 	leases, waited   prometheus.Histogram
+	age              prometheus.GaugeFunc
+	confirmed        *atomic.Int64 // when the state was last known to be up to date, in ns since 1970
 }
 
 // NewEtcd makes metrics that have counted nothing yet.
 func NewEtcd() *Etcd {
 	labels := []string{"operation", "group", "resource"}
-	return &Etcd{
+	confirmed := &atomic.Int64{}
+	m := &Etcd{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_requests_total",
 			Help: "Requests to etcd."}, labels),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_request_errors_total",
@@ -35,10 +39,16 @@ func NewEtcd() *Etcd {
 			Help: "Events of watches of etcd."}, labels[1:]),
 		leases: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "etcd_lease_object_counts",
 			Help: "Objects that shared a lease.", Buckets: []float64{10, 50, 100, 500, 1000, 2500, 5000}}),
+		age: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_etcd_copy_age_seconds",
+			Help: "How long ago the server's copy of the objects is known to have had all that etcd had.",
+		}, func() float64 { return time.Since(time.Unix(0, confirmed.Load())).Seconds() }),
+		confirmed: confirmed,
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "plinth_etcd_wait_seconds",
 			Help:    "How long requests waited until the server's copy of the objects had the revision of etcd that they need.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10}}),
 	}
+	m.errors.WithLabelValues("get", "", "") // a rate needs the zero before the first error
+	return m
 }
 
 // Observe are the functions that count.
@@ -56,8 +66,9 @@ func (m *Etcd) Observe() etcd.Observe {
 			group, name, _ := strings.Cut(resource, "/")
 			m.received.WithLabelValues(group, name).Inc()
 		},
-		Waited: func(d time.Duration) { m.waited.Observe(d.Seconds()) },
-		Lease:  func(keys int) { m.leases.Observe(float64(keys)) },
+		Confirmed: func(at time.Time) { m.confirmed.Store(at.UnixNano()) },
+		Waited:    func(d time.Duration) { m.waited.Observe(d.Seconds()) },
+		Lease:     func(keys int) { m.leases.Observe(float64(keys)) },
 	}
 }
 
@@ -66,5 +77,5 @@ func (m *Etcd) Collectors() []prometheus.Collector {
 	if m == nil {
 		return nil
 	}
-	return []prometheus.Collector{m.requests, m.errors, m.took, m.received, m.leases, m.waited}
+	return []prometheus.Collector{m.requests, m.errors, m.took, m.received, m.leases, m.waited, m.age}
 }

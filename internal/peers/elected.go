@@ -29,6 +29,12 @@ func (c *Config) Elect(leaving context.Context, work func(context.Context)) {
 			"and --runtime-config turns those off")
 		return
 	}
+	leads := func(leads bool) {
+		if c.Leads != nil {
+			c.Leads(controllersLease, leads)
+		}
+	}
+	leads(false)
 	lock := &electionLock{engine: c.Engine, rq: engine.Request{Resource: leases, Namespace: "kube-system",
 		Name: controllersLease, FieldManager: "kube-apiserver", OwnStart: true}}
 	wake := make(chan struct{}, 1)
@@ -36,7 +42,11 @@ func (c *Config) Elect(leaving context.Context, work func(context.Context)) {
 	followed.Go(func() { lock.follow(leaving, wake) })
 	election.Run(leaving, election.Config{
 		Name: c.Identity + "_" + uuid.NewString(), Read: lock.read, Write: lock.write, Wake: wake, Logger: c.Logger,
-		Work: func(ctx context.Context) { work(engine.Under(ctx, lock.term)) },
+		Work: func(ctx context.Context) {
+			leads(true)
+			defer leads(false)
+			work(engine.Under(ctx, lock.term))
+		},
 	})
 	followed.Wait()
 }

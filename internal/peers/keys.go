@@ -62,6 +62,8 @@ type Config struct {
 	Form       *etcdform.Form
 	Reconciler string
 	Count      int
+	// Leads is told whether this server holds a Lease of an election; nil: nobody is.
+	Leads func(lease string, leads bool)
 }
 
 // peer keeps the keys of this server, and the endpoints of the Service kubernetes.

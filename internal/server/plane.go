@@ -41,6 +41,10 @@ func (s *Server) signer() plane.Signer {
 // planeConfig makes the parts of the plane that flags and files decide on.
 func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
 	c := &s.config
+	if c.onEtcd {
+		s.election = metrics.NewElection()
+		s.counts.show(s.election.Collectors()...)
+	}
 	p := &plane.Config{
 		Features: s.features, Versions: c.Versions, EventTTL: c.EventTTL,
 		Now: c.Now, Logger: c.Logger, Storage: s.openStorage,

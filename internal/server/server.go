@@ -62,6 +62,7 @@ type Server struct {
 	audit        *audit.Auditor // nil if auditing is off
 	counts       counts
 	peers        *peers.Config
+	election     *metrics.Election       // nil: there are no other servers
 	peerProxy    *peerproxy.Proxy        // nil: no requests go to other servers on the same etcd
 	follow       []func(context.Context) // what runs until the server closes
 	listener     net.Listener
@@ -193,6 +194,9 @@ func (s *Server) openPeers(context.Context) (err error) {
 	s.peers = &peers.Config{Engine: p.Engine, Registry: p.Registry, Features: s.features, Objects: p.Objects,
 		Logger: c.Logger, Now: s.clock, Address: s.reachable(), Port: s.port(), Etcd: p.Storage.Cluster, Form: p.Storage.Form,
 		Reconciler: c.EndpointReconciler, Count: c.APIServerCount}
+	if s.election != nil {
+		s.peers.Leads = s.election.Leads
+	}
 	s.peers.Host, s.peers.HostPort = s.peerAddress()
 	var listensAt []string
 	if p.Storage.OnEtcd() {

@@ -17,6 +17,9 @@ import (
 	"plinth/internal/store/etcd"
 )
 
+// confirmEvery bounds how long a server that nobody asks does not know whether its copy of the objects is up to date.
+const confirmEvery = 5 * time.Second
+
 // etcdLayout is the layout of Kubernetes, and the keys that this program has beside it: those of guards, under
 // "plinth/", where no resource of Kubernetes is. The claims of node ports have no keys there: they are bits of one that
 // Kubernetes has (PortRange).
@@ -193,6 +196,7 @@ func (s *Storage) connect(ctx context.Context, c *Config) (current etcd.Config, 
 		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
 		Apart:      []string{addresses.IPAddresses},
 		LeaseReuse: time.Duration(e.LeaseReuseSeconds) * time.Second, CompactionInterval: e.CompactionInterval,
+		ConfirmEvery: confirmEvery,
 	}
 	if len(e.Overrides) > 0 {
 		current.Layout = splitLayout{layout, false}

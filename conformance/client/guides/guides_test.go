@@ -20,7 +20,7 @@ var pages = []string{"README.md", "docs/encryption.md", "docs/operations.md"}
 
 // The commands of all pages work as written, each page in one shell from an empty directory, and print what it shows.
 //
-// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2, AUTH-3, RUN-2, STORE-5
+// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2, AUTH-3, RUN-2, STORE-2, STORE-5
 func TestPages(t *testing.T) {
 	guides, err := filepath.Glob(filepath.Join(root, "docs/guides/*.md"))
 	if err != nil {

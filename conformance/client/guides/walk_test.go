@@ -12,11 +12,12 @@ import (
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/linediff"
+	"plinth/conformance/internal/reference"
 )
 
 // walk is one run of a page.
 type walk struct {
-	programs string   // a directory with plinth and kubectl
+	programs string   // a directory with plinth, kubectl and etcd
 	dir      string   // where the shell begins
 	home     string   // the home directory, and what is below $XDG_STATE_HOME
 	env      []string // further variables
@@ -153,7 +154,7 @@ func (w *walk) stopServers() ([]string, error) {
 	return names, err
 }
 
-// linkPrograms puts plinth and kubectl into a directory.
+// linkPrograms puts plinth, kubectl and etcd into a directory.
 func linkPrograms(dir string) error {
 	kubectl, err := harness.Kubectl()
 	if err != nil {
@@ -163,7 +164,12 @@ func linkPrograms(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, target := range map[string]string{"kubectl": kubectl, "plinth": plinth} {
+	built, err := reference.BuildPrograms(os.Stderr, reference.EtcdProgram)
+	if err != nil {
+		return err
+	}
+	etcd := filepath.Join(built, "etcd")
+	for name, target := range map[string]string{"kubectl": kubectl, "plinth": plinth, "etcd": etcd} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			return err
 		}

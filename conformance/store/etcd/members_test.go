@@ -264,3 +264,52 @@ func TestForeignPrefix(t *testing.T) {
 		return nil
 	})
 }
+
+// A server knows how old its copy of the objects may be, also if nobody asks it: what decides about requests is no
+// older than that. While etcd does not answer, the age grows.
+//
+// SPEC: STORE-2
+func TestAgeOfTheCopy(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	l := newLine(t, p.URL)
+	var confirmed atomic.Int64
+	opened := time.Now()
+	s := openPlain(t, l.URL(), func(c *etcd.Config) {
+		c.ConfirmEvery = 50 * time.Millisecond
+		c.Observe.Confirmed = func(at time.Time) { confirmed.Store(at.UnixNano()) }
+	})
+	asOf := func() time.Time { return time.Unix(0, confirmed.Load()) }
+	after := func(at time.Time) func() error {
+		return func() error {
+			if !asOf().After(at) {
+				return fmt.Errorf("the copy is confirmed as of %v", asOf().Sub(at))
+			}
+			return nil
+		}
+	}
+	if asOf().Before(opened) {
+		t.Error("a copy that was just read is not confirmed")
+	}
+	eventually(t, "an idle server does not compare its copy", after(time.Now()))
+
+	// A change of another process is in each copy that is confirmed as of a later time.
+	beside := openPlain(t, p.URL)
+	for n := range 50 {
+		k := pod(fmt.Sprint("n", n))
+		putPlain(t, beside, k, "x")
+		written := time.Now()
+		eventually(t, "the copy is not confirmed", after(written))
+		if _, ok := s.Get(k); !ok {
+			t.Fatal("the copy is confirmed, and lacks what was written before")
+		}
+	}
+
+	l.Cut(true)
+	cut := time.Now()
+	time.Sleep(time.Second) // nothing can be confirmed meanwhile
+	if asOf().After(cut) {
+		t.Error("a copy is confirmed without etcd")
+	}
+	l.Cut(false)
+	eventually(t, "the copy is not confirmed again", after(cut))
+}

@@ -79,8 +79,10 @@ type Config struct {
 	LeaseReuse time.Duration
 	// CompactionInterval is how often history is compacted; 0: never, by this process.
 	CompactionInterval time.Duration
-	Observe            Observe
-	Logger             *slog.Logger
+	// ConfirmEvery is how often the state is compared with etcd if nobody reads from it; 0: never.
+	ConfirmEvery time.Duration
+	Observe      Observe
+	Logger       *slog.Logger
 }
 
 // Observe are functions for metrics; each may be nil.
@@ -90,6 +92,9 @@ type Observe struct {
 	Request func(operation, resource string, took time.Duration, err error)
 	// Waited is called with the time that a request waited until the state had a revision (Writer.arrive).
 	Waited func(time.Duration)
+	// Confirmed is called with a time when the state is known to have had all that etcd had then. Two calls may come in
+	// the wrong order.
+	Confirmed func(at time.Time)
 	// Received is called for each event of a watch of etcd, with the resource of its key.
 	Received func(resource string)
 	// Lease is called when a lease gets no more keys, with their number.
@@ -218,6 +223,8 @@ type Writer struct {
 	witness witness
 	recalls recall
 	reads   reads
+
+	confirmed atomic.Int64 // the latest time given to confirm, in ns since 1970
 }
 
 // Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it
@@ -231,6 +238,7 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 		w.now = time.Now
 	}
 	w.leases.init(e)
+	began := time.Now()
 	horizon, err := e.oldest(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the history cannot be read: %w", err)
@@ -243,7 +251,11 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 		loaded(w.state)
 	}
 	w.ctx, w.quit = context.WithCancelCause(context.Background())
+	w.confirm(began)
 	w.work.Go(w.follow)
+	if e.config.ConfirmEvery > 0 {
+		w.work.Go(w.keepConfirming)
+	}
 	if e.config.CompactionInterval > 0 {
 		w.work.Go(w.compactor)
 	}

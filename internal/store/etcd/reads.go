@@ -30,16 +30,18 @@ type reads struct {
 // read is one request, shared by all that wait for it.
 type read struct {
 	done     chan struct{} // closed when it has been answered
+	began    time.Time     // before it was sent
 	revision int64
 	err      error
 }
 
-// newest is a revision of etcd that is no older than the newest one at the time of the call.
-func (w *Writer) newest(ctx context.Context) (int64, error) {
+// newest is an answered request that was sent after the call: its revision is no older than the newest one at the time
+// of the call.
+func (w *Writer) newest(ctx context.Context) (*read, error) {
 	w.life.RLock()
 	if w.closed {
 		w.life.RUnlock()
-		return 0, store.ErrClosed
+		return nil, store.ErrClosed
 	}
 	w.reads.mu.Lock()
 	r := w.reads.next
@@ -55,11 +57,11 @@ func (w *Writer) newest(ctx context.Context) (int64, error) {
 	w.life.RUnlock()
 	select {
 	case <-r.done:
-		return r.revision, r.err
+		return r, r.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	case <-w.ctx.Done():
-		return 0, w.ended()
+		return nil, w.ended()
 	}
 }
 
@@ -74,6 +76,7 @@ func (w *Writer) readAll() {
 		if r == nil {
 			return
 		}
+		r.began = time.Now()
 		r.revision, r.err = w.revision()
 		close(r.done)
 	}
@@ -137,13 +140,55 @@ func (w *Writer) Fresh(ctx context.Context, _ store.Key, sure bool) (current boo
 	if !sure {
 		return false, nil
 	}
-	execution.Outside(ctx, func() {
-		var newest int64
-		if newest, err = w.newest(ctx); err == nil {
-			err = w.arrive(ctx, newest)
-		}
-	})
+	execution.Outside(ctx, func() { err = w.catchUp(ctx) })
 	return err == nil, err
+}
+
+// catchUp waits until the state has all that etcd had at the time of the call.
+func (w *Writer) catchUp(ctx context.Context) error {
+	newest, err := w.newest(ctx)
+	if err == nil {
+		err = w.arrive(ctx, newest.revision)
+	}
+	if err == nil {
+		w.confirm(newest.began)
+	}
+	return err
+}
+
+// confirm records that the state has had all that etcd had at a time. What decides about requests (roles, definitions,
+// policies, webhooks) is taken from the state, and is no older than the latest such time.
+func (w *Writer) confirm(at time.Time) {
+	for ns := at.UnixNano(); ; {
+		before := w.confirmed.Load()
+		if ns <= before {
+			return
+		}
+		if w.confirmed.CompareAndSwap(before, ns) {
+			break
+		}
+	}
+	if told := w.config.Observe.Confirmed; told != nil {
+		told(at)
+	}
+}
+
+// keepConfirming compares the state with etcd whenever nobody else has for some time.
+func (w *Writer) keepConfirming() {
+	every := w.config.ConfirmEvery
+	for {
+		select {
+		case <-time.After(every):
+		case <-w.ctx.Done():
+			return
+		}
+		if time.Since(time.Unix(0, w.confirmed.Load())) < every {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
+		_ = w.catchUp(ctx) // the time tells
+		cancel()
+	}
 }
 
 // Atomic is store.Others.Atomic: a transaction has one revision. Bits are one key of etcd, and nobody watches them.
