@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -99,8 +101,22 @@ func (p *purging) purge(k store.Key) {
 	p.scan()
 }
 
-// scan looks for purged versions in all files, and in what the files say.
+// scan looks for purged versions in all files, and in what the files say. The store goes on meanwhile: a file that it
+// removes, as another one has taken its place, is no reason to fail.
 func (p *purging) scan() {
+	p.t.Helper()
+	for attempt := 1; ; attempt++ {
+		err := p.scanOnce()
+		if err == nil {
+			return
+		}
+		if attempt == 20 || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, store.ErrCompacted) {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *purging) scanOnce() error {
 	p.t.Helper()
 	var gone [][]byte
 	for k, until := range p.gone {
@@ -118,13 +134,19 @@ func (p *purging) scan() {
 			}
 		}
 	}
-	for where, content := range contents(p.t, p.fs) {
+	files, err := contentsOf(p.fs)
+	if err != nil {
+		return err
+	}
+	for where, content := range files {
 		find(where, content)
 	}
-	for _, of := range p.log.packs {
+	packs, release := p.log.acquire()
+	defer release()
+	for _, of := range packs {
 		for e, err := range merged(p.t.Context(), []*pack{of}) {
 			if err != nil {
-				p.t.Fatal(err)
+				return err
 			}
 			find(of.name(), e.value)
 		}
@@ -142,42 +164,68 @@ func (p *purging) scan() {
 		}
 		return nil
 	}); err != nil {
-		p.t.Fatal(err)
+		return err
 	}
 	c, err := p.log.Checkpoint()
 	if err != nil {
-		p.t.Fatal(err)
+		return err
 	}
 	for v, err := range c.Versions {
 		if err != nil {
-			p.t.Fatal(err)
+			return err
 		}
 		version(v)
 	}
-	if in, err := Inspect(p.t.Context(), "data/past", p.fs); err != nil || len(in.Findings) > 0 {
-		p.t.Fatalf("%+v, %v", in, err)
+	in, err := Inspect(p.t.Context(), "data/past", p.fs)
+	if err == nil && len(in.Findings) > 0 {
+		err = fmt.Errorf("%+v", in)
+	}
+	return err
+}
+
+// contents are all files of a store. One that the store removes meanwhile, as another one has taken its place, is no
+// reason to fail.
+func contents(t *testing.T, fs vfs.FS) map[string][]byte {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		all, err := contentsOf(fs)
+		if err == nil {
+			return all
+		}
+		if attempt == 20 || !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
 	}
 }
 
-// contents are all files of a store.
-func contents(t *testing.T, fs vfs.FS) map[string][]byte {
-	t.Helper()
+// contentsOf is one attempt of contents.
+func contentsOf(fs vfs.FS) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for _, dir := range []string{"data", "data/past"} {
 		names, err := fs.List(dir)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		for _, name := range names {
 			path := dir + "/" + name
-			if info, err := fs.Stat(path); err != nil {
-				t.Fatal(err)
-			} else if !info.IsDir() {
-				all[path] = read(t, fs, path)
+			info, err := fs.Stat(path)
+			if err != nil {
+				return nil, err
+			}
+			if info.IsDir() {
+				continue
+			}
+			file, err := fs.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			all[path], err = io.ReadAll(file)
+			if err = errors.Join(err, file.Close()); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return all
+	return all, nil
 }
 
 // compare compares all versions of all objects, and their changes, with what was written.
