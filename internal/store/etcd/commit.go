@@ -171,7 +171,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 	w.send(t, pre)
 	defer w.forget(t)
 	end := time.Now().Add(patience)
-	for sure := false; ; sure = true {
+	for sure := false; ; { // sure: the state has what etcd had after the last attempt
 		a, err := w.compare(t, pre, sure)
 		if t.lost {
 			if at, unknown := w.whatBecame(t, err, end); at > 0 || unknown != nil {
@@ -182,6 +182,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			return store.Revisions{}, err
 		}
 		answer, witnessed, err := w.execute(t, a)
+		sure = false
 		switch {
 		case err == nil && answer.Succeeded:
 			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
@@ -193,6 +194,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
 				return store.Revisions{}, t.failed(err)
 			}
+			sure = true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			// The lease is gone, as etcd was restored from a snapshot: the next attempt gets another one.
 			w.leases.drop()
@@ -209,6 +211,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			if failed := w.insist(end, func() error { return w.lookAgain(a) }); failed != nil {
 				return store.Revisions{}, t.failed(fmt.Errorf("%w (%w)", err, failed))
 			}
+			sure = true
 		case answer.GetSucceeded(): // in another etcd
 			return store.Revisions{}, unknown(err)
 		default:

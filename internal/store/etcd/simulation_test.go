@@ -51,15 +51,16 @@ var (
 type simulation struct {
 	t *testing.T
 	*model
-	choose func(possible []event) int
+	program func(*process)
+	choose  func(possible []event) int
 
 	mu      sync.Mutex
 	pending []*request
 	streams []*stream
 
-	compactions, expiries int  // that may still happen
-	restricted            bool // the processes may use no key outside of their prefix; then no request comes late
-	log                   []string
+	compactions, expiries, leaders int  // changes of these that may still happen
+	restricted                     bool // the processes may use no key outside of their prefix; then no request comes late
+	log                            []string
 }
 
 // request is a request of a process that has arrived at the model.
@@ -147,6 +148,15 @@ func (s *simulation) possible() (all []event) {
 		if w.progress {
 			add(&wrong, fmt.Sprintf("lost progress of %d", w.by), func() { w.progress = false })
 		}
+		if s.leaders > 0 && w.due(s.model) {
+			// Its member has lost its leader, and the watch ends.
+			add(&wrong, fmt.Sprintf("no leader for %d", w.by), func() {
+				s.leaders--
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				w.close(s)
+			})
+		}
 	}
 	if s.compactions > 0 && s.revision > s.compacted+1 {
 		add(&wrong, "compaction", func() { s.compactions--; s.compacted = s.revision })
@@ -222,6 +232,8 @@ type process struct {
 	cursor  *store.Cursor // a watch since the beginning
 	acked   []int64       // the revisions of its commits
 	unknown int           // commits whose outcome it was not told
+	uids    int           // that it has given
+	other   *process
 	failed  []error
 }
 
@@ -337,7 +349,7 @@ func (s *simulation) start(number int) (p *process, err error) {
 	e.client = &clientv3.Client{KV: clientv3.NewKVFromKVClient(p, nil), Watcher: p,
 		Lease: clientv3.NewLeaseFromLeaseClient(p, nil, time.Second)}
 	p.store, err = e.Open(context.Background(), store.Config{
-		Describe:     func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} },
+		Describe:     func(k store.Key, data []byte) *store.Sidecar { return sidecarOf(k, data) },
 		HistoryBytes: 1 << 20, Now: time.Now,
 	}, nil)
 	if err == nil {
@@ -356,12 +368,29 @@ func (bare) Key(path string) (store.Key, bool) {
 func (bare) Encode(_ store.Key, data []byte) ([]byte, error)      { return data, nil }
 func (bare) Decode(_ store.Key, v []byte) ([]byte, uint64, error) { return v, 0, nil }
 
-// The keys that the processes write.
+// The keys that the processes write. The value of an owner is its UID, which no other object has.
 var (
 	counter = store.Key{Resource: "r", Name: "counter"}
 	shared  = store.Key{Resource: "r", Name: "shared"}
 	token   = store.Key{Resource: "r", Name: "token"}
+	owner   = store.Key{Resource: "r", Name: "owner"}
+	child   = store.Key{Resource: "r", Name: "child"}
+	left    = store.Key{Resource: "r", Name: "left"}
+	right   = store.Key{Resource: "r", Name: "right"}
 )
+
+var simulated = []store.Key{counter, shared, token, owner, child, left, right}
+
+// sidecarOf describes a value.
+func sidecarOf(k store.Key, data []byte) *store.Sidecar {
+	if k == owner {
+		return &store.Sidecar{UID: string(data)}
+	}
+	return &store.Sidecar{}
+}
+
+// programs are what the processes do in a run: each of them the same.
+var programs = []func(*process){(*process).program, (*process).owners}
 
 // program is what a process does: it adds to a counter and writes its name, as the other one does; and it makes and
 // removes an object that is the same whoever has made it.
@@ -390,17 +419,77 @@ func (p *process) program() {
 	})
 }
 
-// write changes an object to what next makes of it, nil being no object, on the condition that it has not changed since
-// it was read; as often as it takes.
-func (p *process) write(k store.Key, next func(live *store.Version) []byte) {
-	for range 50 {
-		live, _ := p.store.Get(k)
-		pre := store.Absent(k)
-		if live != nil {
-			pre = store.At(live)
+// owners is another program: objects with a UID are made and removed; others are made on the condition that they are
+// there; and two objects change together.
+func (p *process) owners() {
+	p.write(owner, func(live *store.Version) []byte {
+		p.uids++
+		return fmt.Appendf(nil, "%d.%d", p.number, p.uids)
+	})
+	p.pair()
+	p.change([]store.Key{child}, func(live []*store.Version) ([]store.Precondition, [][]byte) {
+		of, ok := p.other.store.Get(owner) // as of a client that has read it there
+		if !ok {
+			return nil, nil
 		}
-		change := store.Change{Key: k, Data: next(live), Sidecar: &store.Sidecar{}}
-		given, err := p.store.Commit(context.Background(), []store.Precondition{pre}, []store.Change{change})
+		return []store.Precondition{store.Fence(of)}, [][]byte{of.Data()}
+	})
+	p.write(owner, func(live *store.Version) []byte { return nil })
+	p.write(owner, func(live *store.Version) []byte {
+		if live != nil {
+			return nil
+		}
+		p.uids++
+		return fmt.Appendf(nil, "%d.%d", p.number, p.uids)
+	})
+	p.pair()
+}
+
+// pair adds to two counters in one transaction.
+func (p *process) pair() {
+	p.change([]store.Key{left, right}, func(live []*store.Version) ([]store.Precondition, [][]byte) {
+		n := 0
+		if live[0] != nil {
+			n, _ = strconv.Atoi(string(live[0].Data()))
+		}
+		next := []byte(strconv.Itoa(n + 1))
+		return nil, [][]byte{next, next}
+	})
+}
+
+// write changes an object to what next makes of it, nil being no object.
+func (p *process) write(k store.Key, next func(live *store.Version) []byte) {
+	p.change([]store.Key{k}, func(live []*store.Version) ([]store.Precondition, [][]byte) {
+		data := next(live[0])
+		if data == nil && live[0] == nil {
+			return nil, nil
+		}
+		return nil, [][]byte{data}
+	})
+}
+
+// change changes objects to what decide makes of them, on the condition that they have not changed since they were
+// read, and on the conditions that it adds; as often as it takes, unless one of these does not hold. decide returns no
+// data if there is nothing to do.
+func (p *process) change(keys []store.Key, decide func(live []*store.Version) ([]store.Precondition, [][]byte)) {
+	for range 50 {
+		live := make([]*store.Version, len(keys))
+		for i, k := range keys {
+			live[i], _ = p.store.Get(k)
+		}
+		pre, data := decide(live)
+		if data == nil {
+			return
+		}
+		changes := make([]store.Change, len(keys))
+		for i, k := range keys {
+			if pre = append(pre, store.Absent(k)); live[i] != nil {
+				pre[len(pre)-1] = store.At(live[i])
+			}
+			changes[i] = store.Change{Key: k, Data: data[i], Sidecar: sidecarOf(k, data[i])}
+		}
+		began := p.revisionNow()
+		given, err := p.store.Commit(context.Background(), pre, changes)
 		var conflict *store.ConflictError
 		switch {
 		case err == nil:
@@ -408,18 +497,46 @@ func (p *process) write(k store.Key, next func(live *store.Version) []byte) {
 				p.failed = append(p.failed, fmt.Errorf("it has made revision %d, and does not have it", given.First))
 			}
 		case errors.As(err, &conflict):
-			if now, _ := p.store.Get(k); now == live && live != nil { // one that is absent may have been there meanwhile
-				p.failed = append(p.failed, fmt.Errorf("%v, and it is as it was", err))
+			i := slices.IndexFunc(pre, func(c store.Precondition) bool { return c.Key == conflict.Key })
+			if i < 0 || !p.everBroken(&pre[i], began) {
+				p.failed = append(p.failed, fmt.Errorf("%v, and it has held since revision %d", err, began))
 			}
-			continue
+			if slices.Contains(keys, conflict.Key) {
+				continue
+			}
 		case errors.Is(err, store.ErrUnknown):
 			p.unknown++
+		case isTransient(err): // it was not sent, as etcd could not be read; judge counts it among those not carried out
 		default:
 			p.failed = append(p.failed, err)
 		}
 		return
 	}
 	p.failed = append(p.failed, errors.New("it does not get on"))
+}
+
+// revisionNow is the revision of the model.
+func (s *simulation) revisionNow() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
+
+// everBroken says whether a precondition did not hold at a revision of the model, or at one after it.
+func (s *simulation) everBroken(c *store.Precondition, since int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for revision := since; revision <= s.revision; revision++ {
+		var v *store.Version
+		key := "/r/r/" + c.Key.Name
+		if kvs := s.at(key, "", revision); len(kvs) == 1 {
+			v = store.NewVersion(c.Key, kvs[0].ModRevision, kvs[0].Value, sidecarOf(c.Key, kvs[0].Value))
+		}
+		if c.Holds(v) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // run is one run. It returns what is wrong.
@@ -436,6 +553,7 @@ func (s *simulation) run() (wrong []string) {
 	})); err != nil || s.t.Failed() {
 		s.t.Fatal("the processes do not start", err)
 	}
+	all[0].other, all[1].other = all[1], all[0]
 	defer func() {
 		for _, p := range all {
 			p.store.Close()
@@ -443,7 +561,7 @@ func (s *simulation) run() (wrong []string) {
 	}()
 	s.choose, s.log = choose, nil
 	began := s.revision
-	if err := s.until(together(len(all), func(n int) { all[n].program() })); err != nil {
+	if err := s.until(together(len(all), func(n int) { s.program(all[n]) })); err != nil {
 		return []string{err.Error()}
 	}
 	// From now on nothing goes wrong, and what is late comes.
@@ -516,12 +634,40 @@ func (s *simulation) judge(all []*process, began int64, fail func(string, ...any
 		}
 		s.judgeState(p, began, fail)
 	}
+	s.judgeHistory(fail)
+}
+
+// judgeHistory looks for what must not happen whoever does it: that two objects which change together differ, that an
+// object is made without its owner, and that one with a UID is made twice.
+func (s *simulation) judgeHistory(fail func(string, ...any)) {
+	live, made := map[string]string{}, map[string]int64{}
+	for _, c := range s.history {
+		for _, e := range c.events {
+			key := strings.TrimPrefix(string(e.Kv.Key), "/r/r/")
+			if live[key] = string(e.Kv.Value); e.Type == mvccpb.Event_DELETE {
+				delete(live, key)
+			}
+			switch {
+			case e.Type != mvccpb.Event_PUT:
+			case key == owner.Name:
+				if before, ok := made[live[key]]; ok {
+					fail("the owner %s is made at %d, and again at %d", live[key], before, c.revision)
+				}
+				made[live[key]] = c.revision
+			case key == child.Name && live[owner.Name] != live[key]:
+				fail("at %d a child of %s is made, and the owner is %q", c.revision, live[key], live[owner.Name])
+			}
+		}
+		if live[left.Name] != live[right.Name] {
+			fail("at %d one half is %q and the other %q", c.revision, live[left.Name], live[right.Name])
+		}
+	}
 }
 
 // judgeState compares the state of a process, and what a watch of it has got, with what the model has.
 func (s *simulation) judgeState(p *process, began int64, fail func(string, ...any)) {
 	var have, want []string
-	for _, k := range []store.Key{counter, shared, token} {
+	for _, k := range simulated {
 		if v, _ := p.store.Get(k); v != nil {
 			have = append(have, fmt.Sprintf("%s=%s at %d", k.Name, v.Data(), v.Revision))
 		}
@@ -568,10 +714,17 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 	}
 }
 
+// setting is what all runs of a test have in common.
+type setting struct {
+	program    int
+	restricted bool
+}
+
 // simulate makes one run.
-func simulate(t *testing.T, restricted bool, choose func(possible []event) int) (wrong, log []string) {
+func simulate(t *testing.T, of setting, choose func(possible []event) int) (wrong, log []string) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{t: t, model: newModel(), choose: choose, compactions: 1, expiries: 1, restricted: restricted}
+		s := &simulation{t: t, model: newModel(), choose: choose, compactions: 1, expiries: 1, leaders: 1,
+			restricted: of.restricted, program: programs[of.program]}
 		wrong = s.run()
 		log = s.log
 	})
@@ -582,8 +735,8 @@ func simulate(t *testing.T, restricted bool, choose func(possible []event) int) 
 type deviation struct{ step, choice int }
 
 // deviate makes a run with some deviations, and returns how many events were possible at each step.
-func deviate(t *testing.T, restricted bool, list []deviation) (possible []int, wrong, log []string) {
-	wrong, log = simulate(t, restricted, func(all []event) int {
+func deviate(t *testing.T, of setting, list []deviation) (possible []int, wrong, log []string) {
+	wrong, log = simulate(t, of, func(all []event) int {
 		step := len(possible)
 		possible = append(possible, len(all))
 		for _, d := range list {
@@ -598,8 +751,8 @@ func deviate(t *testing.T, restricted bool, list []deviation) (possible []int, w
 
 // explore makes all runs that deviate from a list of deviations, and by so many more after them. It returns their
 // number.
-func explore(t *testing.T, restricted bool, list []deviation, more int) (runs int) {
-	possible, wrong, log := deviate(t, restricted, list)
+func explore(t *testing.T, of setting, list []deviation, more int) (runs int) {
+	possible, wrong, log := deviate(t, of, list)
 	runs = 1
 	if len(wrong) > 0 {
 		t.Fatalf("%v: %s\n%s", list, strings.Join(wrong, "\n"), strings.Join(log, "\n"))
@@ -613,7 +766,7 @@ func explore(t *testing.T, restricted bool, list []deviation, more int) (runs in
 	}
 	for step := from; step < len(possible); step++ {
 		for choice := 1; choice < possible[step]; choice++ {
-			runs += explore(t, restricted, append(slices.Clone(list), deviation{step, choice}), more-1)
+			runs += explore(t, of, append(slices.Clone(list), deviation{step, choice}), more-1)
 		}
 	}
 	return runs
@@ -624,31 +777,36 @@ func explore(t *testing.T, restricted bool, list []deviation, more int) (runs in
 //
 // SPEC: STORE-1, STORE-2
 func TestSimulation(t *testing.T) {
-	began := time.Now()
-	runs := explore(t, false, nil, *deviations)
-	t.Logf("%d runs with up to %d deviations, %v", runs, *deviations, time.Since(began))
-	random := rand.New(rand.NewPCG(*seed, 0))
-	began = time.Now()
-	for range *simulations {
-		often := 2 + random.IntN(10)
-		wrong, log := simulate(t, false, func(all []event) int {
-			if random.IntN(often) == 0 {
-				return random.IntN(len(all))
+	for program := range programs {
+		of := setting{program: program}
+		began := time.Now()
+		runs := explore(t, of, nil, *deviations)
+		t.Logf("program %d: %d runs with up to %d deviations, %v", program, runs, *deviations, time.Since(began))
+		random := rand.New(rand.NewPCG(*seed, uint64(program)))
+		began = time.Now()
+		for range *simulations {
+			often := 2 + random.IntN(10)
+			wrong, log := simulate(t, of, func(all []event) int {
+				if random.IntN(often) == 0 {
+					return random.IntN(len(all))
+				}
+				return 0
+			})
+			if len(wrong) > 0 {
+				t.Fatalf("%s\n%s", strings.Join(wrong, "\n"), strings.Join(log, "\n"))
 			}
-			return 0
-		})
-		if len(wrong) > 0 {
-			t.Fatalf("%s\n%s", strings.Join(wrong, "\n"), strings.Join(log, "\n"))
 		}
+		t.Logf("program %d: %d random runs, %v", program, *simulations, time.Since(began))
 	}
-	t.Logf("%d random runs, %v", *simulations, time.Since(began))
 }
 
 // Servers that may write nothing outside of their prefix tell the same, as long as no create comes late.
 //
 // SPEC: STORE-2
 func TestSimulationOfRestrictedUsers(t *testing.T) {
-	if runs := explore(t, true, nil, 1); runs < 50 {
-		t.Errorf("only %d runs", runs)
+	for program := range programs {
+		if runs := explore(t, setting{program, true}, nil, 1); runs < 50 {
+			t.Errorf("only %d runs", runs)
+		}
 	}
 }

@@ -1,0 +1,131 @@
+package mutants
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writer is the package of the writer to etcd.
+const writer = "internal/store/etcd"
+
+// planted is a bug: a text in a file of the writer, which occurs once, and what stands there with the bug.
+type planted struct{ name, file, text, bug string }
+
+// plantedBugs are errors in how the writer tells what has become of a transaction. The simulation has to find each.
+var plantedBugs = []planted{
+	{"a lost answer is forgotten", "commit.go", "t.lost, t.unwitnessed = true,", "t.lost, t.unwitnessed = false,"},
+	{"nobody looks for what has become of it", "commit.go", "if t.lost {\n\t\t\tif at,", "if false {\n\t\t\tif at,"},
+	{"an equal change without a witness is nobody's", "commit.go", "case len(equal) > 0 && t.unwitnessed:",
+		"case len(equal) > 0 && t.unwitnessed && t.number < 0:"},
+	{"every value is taken for one that nobody else writes", "commit.go",
+		"s.unique = s.value != nil && (ch.Sidecar.SealedBy != 0 || s.base == 0 && ch.Sidecar.UID != \"\")",
+		"s.unique = s.value != nil"},
+	{"what a compaction hides is taken for not written", "commit.go", "if missed && (refused != nil || !t.replaces()) {",
+		"if missed && t.number < 0 {"},
+	{"an absent object is taken for one that was not made", "commit.go", "(refused != nil || !t.replaces())",
+		"refused != nil"},
+	{"only the last equal change is asked for", "commit.go", "for _, at := range equal {",
+		"for _, at := range equal[max(0, len(equal)-1):] {"},
+	{"a commit is acknowledged before the server has it", "commit.go",
+		"if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {\n\t\t\t\treturn store.Revisions{}, unknown(err)",
+		"if err := w.ended(); err != nil {\n\t\t\t\treturn store.Revisions{}, unknown(err)"},
+	{"a create is not recalled", "commit.go", "if err := w.recall(a.recalled); err != nil {",
+		"if err := w.recall(0); err != nil {"},
+	{"a create compares no key", "commit.go", "if !t.replaces() {\n\t\tif a.recalled",
+		"if t.number < 0 {\n\t\tif a.recalled"},
+	{"the key is never another one", "recall.go", "r.number = max(r.number, number)", "r.number = max(r.number, 0)"},
+	{"a lost connection is a refusal", "commit.go",
+		"switch status.Code(err) {\n\tcase codes.Unavailable, codes.DeadlineExceeded,",
+		"switch status.Code(err) {\n\tcase codes.DeadlineExceeded,"},
+	{"the revision is not compared", "commit.go", "a.compares = append(a.compares, isAt(w.prefix+at, revision))",
+		"if p.Type != store.ThisRevision {\n\t\t\ta.compares = append(a.compares, isAt(w.prefix+at, revision))\n\t\t}"},
+	{"the revision of a fence is not compared", "commit.go",
+		"a.compares = append(a.compares, isAt(w.prefix+at, revision))",
+		"if p.Type == store.ThisRevision {\n\t\t\ta.compares = append(a.compares, isAt(w.prefix+at, revision))\n\t\t}"},
+	{"a fence is judged by a state that is late", "commit.go",
+		"if a, err = w.judge(t, pre, sure); err == nil || sure {", "if a, err = w.judge(t, pre, true); err == nil || true {"},
+	{"after a lease is gone, the state is taken for current", "commit.go", "\t\tsure = false\n", "\t\tsure = true\n"},
+	{"a change of another base is taken for equal", "feed.go",
+		"(s.value == nil) == deleted && (s.base == base || s.base == anyBase) &&", "(s.value == nil) == deleted &&"},
+	{"received changes are not noted", "feed.go", "\t\t\ts.revisions = append(s.revisions, revision)\n\t\t\tequal = s",
+		"\t\t\tequal = s"},
+	{"nobody knows that changes were missed", "load.go", "w.reloads++", "w.reloads += 0"},
+	{"the watch begins one revision late", "feed.go", "clientv3.WithRev(w.state.Revision()+1)",
+		"clientv3.WithRev(w.state.Revision()+2)"},
+	{"progress is one too far", "feed.go", "w.advance(answer.Header.Revision)", "w.advance(answer.Header.Revision + 1)"},
+	{"a witness that cannot be read says no", "witness.go", "if err != nil {\n\t\treturn false, err\n\t}\n\treturn len",
+		"if err != nil {\n\t\treturn false, nil\n\t}\n\treturn len"},
+	{"the witness is any transaction's", "witness.go",
+		" &&\n\t\tstring(answer.Kvs[0].Value) == strconv.FormatInt(number, 10), nil", ", nil"},
+	{"the witness is of any revision", "witness.go",
+		"len(answer.Kvs) == 1 && answer.Kvs[0].ModRevision == revision &&", "len(answer.Kvs) == 1 &&"},
+}
+
+// The simulation of the writer to etcd finds each planted bug; without -all, a few of them.
+//
+// SPEC: STORE-2
+func TestPlantedBugs(t *testing.T) {
+	bugs := plantedBugs
+	if !*all {
+		bugs = bugs[8:10]
+	} else if len(bugs) < 20 {
+		t.Errorf("there are only %d bugs", len(bugs))
+	}
+	for _, bug := range bugs {
+		t.Run(strings.ReplaceAll(bug.name, " ", "-"), func(t *testing.T) {
+			out, err := bug.simulate(t)
+			switch {
+			case err == nil:
+				t.Error("nothing has noticed it")
+			case !strings.Contains(out, "--- FAIL: TestSimulation"):
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// simulate runs the simulation of a writer with the bug, and returns what it prints.
+func (p *planted) simulate(t *testing.T) (string, error) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(root, writer, p.file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), p.text); n != 1 {
+		t.Fatalf("%s has this text %d times: %s", p.file, n, p.text)
+	}
+	dir := t.TempDir()
+	changed := filepath.Join(dir, p.file)
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		changed: []byte(strings.Replace(string(text), p.text, p.bug, 1)), filepath.Join(dir, "overlay.json"): overlay,
+	} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	test := exec.CommandContext(ctx, "go", "test", "-vet=off", "-tags=invariants", "-overlay="+filepath.Join(dir,
+		"overlay.json"), "./"+writer, "-run=^TestSimulation$", "-simulations=15000")
+	test.Dir = root
+	out, err := test.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Fatal("the simulation does not end")
+	}
+	return string(out), err
+}
