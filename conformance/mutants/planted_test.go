@@ -73,7 +73,7 @@ var plantedBugs = []planted{
 func TestPlantedBugs(t *testing.T) {
 	bugs := plantedBugs
 	if !*all {
-		bugs = bugs[8:10]
+		bugs = bugs[:2]
 	} else if len(bugs) < 20 {
 		t.Errorf("there are only %d bugs", len(bugs))
 	}
