@@ -75,8 +75,8 @@ var hiddenBugs = []planted{
 		"len(answer.Kvs) == 1 && answer.Kvs[0].ModRevision == revision &&", "len(answer.Kvs) == 1 &&"},
 }
 
-// The simulation of the writer to etcd finds each planted bug; without -all, a few of them. With -all those that it does
-// not find are tried, too: one that it has learned to find goes to the others.
+// The simulation of the writer to etcd finds each planted bug; without -all, a few of them. With -all those that it
+// does not find are tried, too: one that it has learned to find goes to the others.
 //
 // SPEC: STORE-2
 func TestPlantedBugs(t *testing.T) {
