@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// What is written under a term is refused by every verb once a later term has begun, and so is what such a write takes
-// back. A term begins with the write that names it, and not with one that is refused or a dry run.
+// What is written under a term is refused by every verb once a later term has begun. A term begins with the write that
+// names it, and not with one that is refused or a dry run.
 //
 // SPEC: STORE-2
 func TestTerms(t *testing.T) {

@@ -76,6 +76,7 @@ func (h *Handler) refuseAtTheEnd(rs *requestState) error {
 		rs.drained = true
 	}
 	if h.Draining.refusing.Load() {
+		rs.endDrained() // clients that come again and again keep no server from ending
 		return errEnding{}
 	}
 	return nil
@@ -84,6 +85,7 @@ func (h *Handler) refuseAtTheEnd(rs *requestState) error {
 // endDrained ends what refuseAtTheEnd has counted.
 func (rs *requestState) endDrained() {
 	if rs.drained {
+		rs.drained = false
 		rs.h.Draining.underway.Add(-1)
 	}
 }

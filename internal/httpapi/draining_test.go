@@ -26,6 +26,9 @@ func TestRefusesAtTheEnd(t *testing.T) {
 		strings.TrimSpace(refused.body) != "The apiserver is shutting down, please try again later." {
 		t.Errorf("got %d %v %q", refused.code, refused.header, refused.body)
 	}
+	if n := draining.underway.Load(); n != 1 {
+		t.Errorf("%d requests are under way, and one was not refused", n)
+	}
 	if ends := s.open("GET", configMaps, ""); !ends.Close && ends.ProtoMajor == 1 {
 		t.Error("the connection goes on")
 	}

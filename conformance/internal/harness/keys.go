@@ -1,17 +1,13 @@
 package harness
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"plinth/conformance/internal/reference"
 	"plinth/internal/pki"
 )
 
@@ -26,26 +22,9 @@ var sharedKeys = sync.OnceValues(func() (flags []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range []struct {
-		flag, name string
-		text       []byte
-	}{
-		{"--cluster-signing-cert-file", "ca.crt", authority.Cert},
-		{"--cluster-signing-key-file", "ca.key", authority.Key},
-		{"--service-account-signing-key-file", "sa.key",
-			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
-	} {
-		at := filepath.Join(dir, file.name)
-		err = errors.Join(err, os.WriteFile(at, file.text, 0o600))
-		flags = append(flags, file.flag+"="+at)
-	}
-	return flags, err
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return []string{"--cluster-signing-cert-file=" + in("ca.crt"), "--cluster-signing-key-file=" + in("ca.key"),
+			"--service-account-signing-key-file=" + in("sa.key")},
+		errors.Join(reference.ServiceAccountKeys(dir), os.WriteFile(in("ca.crt"), authority.Cert, 0o600),
+			os.WriteFile(in("ca.key"), authority.Key, 0o600))
 })

@@ -166,9 +166,9 @@ func (w *Writer) turn(ctx context.Context, t *transaction) (done func(), err err
 // attempt is what one attempt of a transaction compares, and writes besides its values. Each attempt computes it anew
 // from the state.
 type attempt struct {
-	compares []*etcdserverpb.Compare
-	bits     []byte // the new bitmap; nil: it does not change
-	recalled int64  // the number of the key by which it can be recalled; 0: it need not be, or cannot
+	compares  []*etcdserverpb.Compare
+	bits      []byte // the new bitmap; nil: it does not change
+	recallKey int64  // the number of the key by which it can be recalled; 0: it need not be, or cannot
 }
 
 // addBits adds the new bitmap to an attempt, and the comparison with the bitmap that it was computed from. The

@@ -199,7 +199,7 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			// The lease is gone, as etcd was restored from a snapshot: the next attempt gets another one.
 			w.leases.drop()
 			w.witness.drop()
-		case a.recalled > 0 && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
+		case a.recallKey > 0 && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
 			w.recalls.refuse()
 		case witnessed && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
 			w.witness.refuse()
@@ -280,7 +280,7 @@ func (t *transaction) failed(err error) error {
 
 // lookAgain brings the state up to a revision of etcd at which an attempt was carried out, if it ever will be.
 func (w *Writer) lookAgain(a attempt) error {
-	if err := w.recall(a.recalled); err != nil {
+	if err := w.recall(a.recallKey); err != nil {
 		return err
 	}
 	revision, err := w.revision()
@@ -361,8 +361,8 @@ func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a a
 		a.compares = append(a.compares, isAt(w.prefix+at, revision))
 	}
 	if !t.replaces() {
-		if a.recalled = w.recalls.current(); a.recalled > 0 {
-			a.compares = append(a.compares, isAt(w.recalls.key(a.recalled), 0))
+		if a.recallKey = w.recalls.current(); a.recallKey > 0 {
+			a.compares = append(a.compares, isAt(w.recalls.key(a.recallKey), 0))
 		}
 	}
 	if bits {
