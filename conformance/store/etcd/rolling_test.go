@@ -26,9 +26,9 @@ import (
 )
 
 // balancer passes connections on to servers that are ready, in turn: what is in front of several servers, and knows
-// nothing of HTTP. What it knows of a server may be as old as staleAfter; on a machine that is so slow that it is older,
-// connections wait for the next look. So a server that serves for longer than that after /readyz has failed gets no
-// connection when its port is closed, however slow the machine is.
+// nothing of HTTP. What it knows of a server may be as old as staleAfter; on a machine that is so slow that it is
+// older, connections wait for the next look. So a server that serves for longer than that after /readyz has failed gets
+// no connection when its port is closed, however slow the machine is.
 type balancer struct {
 	listener net.Listener
 	began    time.Time
