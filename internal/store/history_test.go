@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -327,5 +328,61 @@ func TestConfig(t *testing.T) {
 		if _, err := Open(c); err == nil {
 			t.Errorf("Open accepts a configuration: %s", name)
 		}
+	}
+}
+
+// movedPast is a log with the first version of an object. While it is read, the window leaves it behind.
+type movedPast struct{ move func() }
+
+func (m movedPast) Replay(_ context.Context, after int64, yield func(*Commit) error) error {
+	if after >= 2 {
+		return nil
+	}
+	first := NewVersion(Key{"/pods", "a"}, 2, []byte("first"), &Sidecar{})
+	if err := yield(&Commit{Revision: 2, Records: []*Record{{Key: first.Key, Revision: 2, New: first}}}); err != nil {
+		return err // somebody asks only how far the log reaches
+	}
+	m.move()
+	return nil
+}
+
+// Changes that are read of the history are the newest ones: if some are not kept any more that follow those which were
+// read from the log, neither are these.
+//
+// SPEC: BEY-4
+func TestChangesOfMovedHistory(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		var s *State
+		apply := func(revision int64, name string, at time.Time) {
+			k := Key{"/pods", name}
+			r := &Record{Key: k, Revision: revision, New: NewVersion(k, revision, []byte("next"), &Sidecar{})}
+			r.Old, _ = s.Get(k)
+			s.Apply(&Commit{Revision: revision, Time: at.UnixNano(), Records: []*Record{r}})
+		}
+		first := NewVersion(Key{"/pods", "a"}, 2, []byte("first"), &Sidecar{})
+		var err error
+		s, err = NewState(Config{Describe: func(Key, []byte) *Sidecar { return &Sidecar{} }, HistoryAge: time.Minute,
+			Now: func() time.Time { return time.Unix(2, 0) }},
+			&Checkpoint{Revision: 3, Window: Window{Horizon: 1}, Versions: func(yield func(*Version, error) bool) {
+				yield(first, nil)
+			}},
+			movedPast{func() {
+				if moved {
+					apply(5, "b", time.Unix(3600, 0))
+				}
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(4, "a", time.Unix(10, 0)) // long enough after the start to have a mark of its own
+		var have []int64
+		err = s.Changes(t.Context(), first.Key, 0, func(p *PastChange) bool {
+			have = append(have, p.Revision)
+			return true
+		})
+		if want := map[bool][]int64{false: {4, 2}}[moved]; err != nil || !slices.Equal(have, want) {
+			t.Errorf("with a window that moved %t: the changes %v, %v; want %v", moved, have, err, want)
+		}
+		s.End()
 	}
 }

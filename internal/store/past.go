@@ -277,7 +277,10 @@ func (s *State) changesOfHistory(ctx context.Context, k Key, before int64, yield
 			return ErrClosed
 		}
 		floor := s.floorOf([]string{k.Resource})
-		if read = max(read, s.history.horizon); read >= floor {
+		if horizon := s.history.horizon; read < horizon {
+			all, bytes, read = nil, 0, horizon // what follows what was read so far may not be kept any more
+		}
+		if read >= floor {
 			break // the lock is held until the records in memory are collected
 		}
 		s.mu.RUnlock()
