@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type member struct {
 	mu      sync.Mutex
 	process *reference.EtcdProcess
 	client  *clientv3.Client // of this member alone
+	disk    *disk            // nil: it has none of its own
 }
 
 func (m *member) start() error {
@@ -61,6 +63,7 @@ type replica struct {
 	url    atomic.Pointer[string] // a kube-apiserver has another one when it is started again
 	client *http.Client
 	clock  string // the file with the offset of its clock
+	disk   *disk  // of the embedded store; nil: it has none of its own
 }
 
 func (r *replica) restart() error {
@@ -100,8 +103,9 @@ func (c *cluster) startMembers(t *testing.T) {
 	}
 	for i := range size {
 		own, peer := free(t), free(t)
-		c.members = append(c.members, &member{url: own, options: reference.EtcdOptions{Dir: t.TempDir(), URL: own,
-			Flags: []string{"--name", fmt.Sprint("m", i), "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
+		dir := t.TempDir()
+		c.members = append(c.members, &member{url: own, disk: newDisk(t, dir), options: reference.EtcdOptions{Dir: dir,
+			URL: own, Flags: []string{"--max-wals=2", "--name", fmt.Sprint("m", i), "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
 				peers[i].url(), "--initial-cluster", strings.Join(cluster, ",")}}})
 		peers[i].to = strings.TrimPrefix(peer, "http://")
 		c.between = append(c.between, make([]*wire, size))
@@ -177,8 +181,15 @@ func (c *cluster) startReplicas(t *testing.T, kinds ...harness.Kind) {
 	c.replicas = make([]*replica, len(kinds))
 	for i, kind := range kinds {
 		dir := t.TempDir()
-		r := &replica{clock: filepath.Join(dir, "clock")}
+		r := &replica{clock: filepath.Join(t.TempDir(), "clock")}
 		c.replicas[i] = r
+		if c.members == nil {
+			data := filepath.Join(dir, "data")
+			if err := os.Mkdir(data, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r.disk = newDisk(t, data)
+		}
 		o := harness.Options{Kind: kind, Dir: dir}
 		if c.members != nil {
 			var urls []string
@@ -220,6 +231,14 @@ func (c *cluster) startReplicas(t *testing.T, kinds ...harness.Kind) {
 	if t.Failed() {
 		t.FailNow()
 	}
+}
+
+// answers says whether a member that is not frozen does.
+func (m *member) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := m.client.Status(ctx, m.url)
+	return err == nil
 }
 
 // leader is the member that leads, or -1.

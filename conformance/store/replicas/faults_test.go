@@ -24,6 +24,8 @@ type fault struct {
 	begin func(r *run, p planned) (end func(), err error)
 	// claims are what it takes, besides its target: no two faults that go on at one time have the same.
 	claims string
+	// possible says whether a cluster can have it; nil: if it has what the fault happens to.
+	possible func(c *cluster) bool
 }
 
 // target is the sort of what a fault happens to.
@@ -123,6 +125,28 @@ var faults = []*fault{
 		_, err := r.members[leads].client.MoveLeader(ctx, r.members[p.target].id)
 		return nil, err
 	}},
+	{name: "fill-member", on: aMember, claims: majority,
+		possible: func(c *cluster) bool { return len(c.members) > 0 && c.members[0].disk != nil },
+		begin: func(r *run, p planned) (func(), error) {
+			// A member that cannot write ends, sooner or later: its log has room left that was reserved.
+			one := r.members[p.target]
+			err := one.disk.fill()
+			return func() {
+				if !one.answers(r.ctx) {
+					r.stopped.Add(1)
+				}
+				r.insist(one.disk.empty)
+				one.kill()
+				r.insist(one.start)
+			}, err
+		}},
+	{name: "fill-replica", on: aReplica, claims: "disk",
+		possible: func(c *cluster) bool { return c.replicas[0].disk != nil },
+		begin: func(r *run, p planned) (func(), error) {
+			one := r.replicas[p.target]
+			err := one.disk.fill()
+			return func() { r.insist(one.disk.empty) }, err
+		}},
 	{name: "no-space", on: aMember, claims: "space", begin: func(r *run, p planned) (func(), error) {
 		// What a member whose file has reached its quota says to all: none of them takes writes until it is taken back.
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
@@ -260,6 +284,9 @@ func wanted(names string, c *cluster) (some []*fault, err error) {
 	left := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	for _, f := range faults {
 		possible := len(c.members) > 0 || f.on == aReplica && f.claims != "wires" // of one server alone
+		if f.possible != nil {
+			possible = f.possible(c)
+		}
 		i := slices.Index(left, f.name)
 		if i >= 0 {
 			left = slices.Delete(left, i, i+1)

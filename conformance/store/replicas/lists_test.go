@@ -55,8 +55,7 @@ func replaceIn(field, before, after string) func(string) (string, bool) {
 
 func (w *workload) createIn(c *client, collection, field string) {
 	mark, name := c.mark(), collection+"-"+field
-	o := configMap(name, map[string]string{"v": mark})
-	o["metadata"].(map[string]any)["labels"] = map[string]any{"in": collection}
+	o := labelled(configMap(name, map[string]string{"v": mark}), "in", collection)
 	a := c.send(http.MethodPost, configMaps(w.name), plainJSON, o)
 	w.write(c, a, name, op{key: w.key(collection), text: "create " + field + "=" + mark, mark: mark,
 		apply: replaceIn(field, "", mark)}, nil)
@@ -67,8 +66,7 @@ func (w *workload) createIn(c *client, collection, field string) {
 
 func (w *workload) putIn(c *client, collection, field string, seen object) {
 	mark, name := c.mark(), collection+"-"+field
-	o := configMap(name, map[string]string{"v": mark})
-	o["metadata"].(map[string]any)["labels"] = map[string]any{"in": collection}
+	o := labelled(configMap(name, map[string]string{"v": mark}), "in", collection)
 	o["metadata"].(map[string]any)["resourceVersion"] = seen.text("metadata", "resourceVersion")
 	a := c.send(http.MethodPut, configMaps(w.name, name), plainJSON, o)
 	w.write(c, a, name, op{key: w.key(collection), text: "put " + field + "=" + mark + " for " + seen.data()["v"],

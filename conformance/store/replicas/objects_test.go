@@ -251,6 +251,25 @@ func configMap(name string, fields map[string]string) object {
 	return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": data}
 }
 
+// labelled gives an object the label of its side, and another one.
+func labelled(o object, pair ...string) object {
+	labels := map[string]any{"side": sideOf(dataOf(o))}
+	for i := 0; i < len(pair); i += 2 {
+		labels[pair[i]] = pair[i+1]
+	}
+	o["metadata"].(map[string]any)["labels"] = labels
+	return o
+}
+
+// sideOf is the label by which watches select. It follows from the state, so that each write may change it: that of the
+// number of its mark. Without a mark it is "even".
+func sideOf(state string) string {
+	if number := strings.TrimSuffix(state, ">"); number != "" && (number[len(number)-1]-'0')%2 == 1 {
+		return "odd"
+	}
+	return "even"
+}
+
 // query appends parameters to a path.
 func query(path string, pairs ...string) string {
 	q := url.Values{}

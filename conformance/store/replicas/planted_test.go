@@ -336,6 +336,34 @@ func TestSegments(t *testing.T) {
 			t.Errorf("%s, and nothing is found", name)
 		}
 	}
+	// Of the same objects, those of one side: a changes to it, b is of it, c never is.
+	sides := []change{of(1, "ADDED", "a", "v=<1.1>"), of(2, "ADDED", "b", "v=<1.2>"), of(3, "ADDED", "c", "v=<1.3>"),
+		of(4, "MODIFIED", "a", "v=<1.4>"), of(5, "MODIFIED", "a", "v=<2.6>"), of(6, "MODIFIED", "a", "v=<2.7>"),
+		of(7, "DELETED", "b", "v=<1.2>"), of(8, "DELETED", "c", "v=<1.3>"), of(9, "MODIFIED", "a", "v=<2.9>"),
+		of(10, "DELETED", "a", "v=<2.9>"), of(11, "ADDED", "a", "")}
+	one := func() *segment {
+		return &segment{namespace: "n", selects: true, start: 2, initial: map[string]change{"b": sides[1]}, end: 12,
+			events: []change{of(4, "ADDED", "a", "v=<1.4>"), of(5, "MODIFIED", "a", "v=<2.6>"),
+				of(6, "DELETED", "a", "v=<2.6>"), of(7, "DELETED", "b", "v=<1.2>"), of(11, "ADDED", "a", "")},
+			marks: []bookmark{{8, 4}, {12, 5}}}
+	}
+	if found := checkSegment(one(), sides); len(found) > 0 {
+		t.Error(found)
+	}
+	for name, spoil := range map[string]func(s *segment){
+		"one that comes is a change":      func(s *segment) { s.events[0].kind = "MODIFIED" },
+		"one that goes is a change":       func(s *segment) { s.events[2].kind = "MODIFIED" },
+		"one that goes is as it became":   func(s *segment) { s.events[2].state = "v=<2.7>" },
+		"one that goes is not seen":       func(s *segment) { s.events = slices.Delete(s.events, 2, 3) },
+		"the deletion of another is seen": func(s *segment) { s.events = slices.Insert(s.events, 4, sides[7]) },
+		"the list has one of the other":   func(s *segment) { s.initial["a"] = sides[0] },
+		"it selects nothing":              func(s *segment) { s.selects = false },
+	} {
+		s := one()
+		if spoil(s); len(checkSegment(s, sides)) == 0 {
+			t.Errorf("%s, and nothing is found", name)
+		}
+	}
 	if all, found := agreed(truth[:3], truth[2:]); len(found) > 0 || !slices.Equal(all, truth) {
 		t.Errorf("watches that agree: %v, %v", all, found)
 	}

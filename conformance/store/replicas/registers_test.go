@@ -24,7 +24,7 @@ func registers() *workload {
 // create creates an object with a mark.
 func (w *workload) create(c *client, name string, state stateOf) {
 	mark := c.mark()
-	o := configMap(name, map[string]string{"v": mark})
+	o := labelled(configMap(name, map[string]string{"v": mark}))
 	a := c.send(http.MethodPost, configMaps(w.name), plainJSON, o)
 	w.write(c, a, name, op{text: "create " + mark, mark: mark, apply: swap("", state(o))}, state)
 }
@@ -32,7 +32,7 @@ func (w *workload) create(c *client, name string, state stateOf) {
 // put updates an object as it was seen.
 func (w *workload) put(c *client, name string, seen object) {
 	mark := c.mark()
-	o := configMap(name, map[string]string{"v": mark})
+	o := labelled(configMap(name, map[string]string{"v": mark}))
 	o["metadata"].(map[string]any)["resourceVersion"] = seen.text("metadata", "resourceVersion")
 	a := c.send(http.MethodPut, configMaps(w.name, name), plainJSON, o)
 	text := fmt.Sprintf("put %s for %s (rv %d)", mark, dataOf(seen), seen.revision())

@@ -37,7 +37,8 @@ func revisions() *workload {
 			return
 		}
 		mark := c.mark()
-		a := c.send(http.MethodPatch, configMaps(w.name, name), mergePatch, object{"data": map[string]any{"v": mark}})
+		a := c.send(http.MethodPatch, configMaps(w.name, name), mergePatch, object{"data": map[string]any{"v": mark},
+			"metadata": map[string]any{"labels": map[string]any{"side": sideOf("v=" + mark)}}})
 		w.write(c, a, name, op{text: "merge v=" + mark, mark: mark, whatever: conflicted(a), apply: setField("v", mark)},
 			dataOf)
 		if a.outcome != done {

@@ -19,6 +19,7 @@ import (
 // replica, each time at the last revision that it had.
 type segment struct {
 	namespace string
+	selects   bool
 	known     int64 // a revision that somebody had seen before it was asked for
 	start     int64
 	initial   map[string]change
@@ -42,11 +43,25 @@ type watcher struct {
 	// steady says that it never lists again of its own accord: it misses nothing, so what such watches have seen is the
 	// truth of a server without an etcd.
 	steady bool
+	// selects says that it asks for the objects of one side only, of which it has to see those that change sides come and
+	// go.
+	selects bool
 
 	mu       sync.Mutex
 	segments []*segment
 	expired  int // how often it had to list again
 }
+
+// path is what it asks for.
+func (w *watcher) path(parameters ...string) string {
+	if w.selects {
+		parameters = append(parameters, "labelSelector", "side="+watchedSide)
+	}
+	return query(configMaps(w.namespace), parameters...)
+}
+
+// watchedSide is the label of the objects that some watches select.
+const watchedSide = "even"
 
 // watchedNamespaces are those that watchers follow.
 var watchedNamespaces = []string{"registers", "names", "lists", "revisions"}
@@ -123,7 +138,7 @@ func (w *watcher) list(ctx context.Context, replica int) *segment {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	known := w.newest.Load()
-	response, err := w.open(ctx, replica, http.MethodGet, configMaps(w.namespace), "", nil)
+	response, err := w.open(ctx, replica, http.MethodGet, w.path(), "", nil)
 	if err != nil {
 		return nil
 	}
@@ -132,7 +147,7 @@ func (w *watcher) list(ctx context.Context, replica int) *segment {
 	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&list) != nil {
 		return nil
 	}
-	s := &segment{namespace: w.namespace, known: known, start: list.revision(), initial: map[string]change{},
+	s := &segment{namespace: w.namespace, selects: w.selects, known: known, start: list.revision(), initial: map[string]change{},
 		end: list.revision()}
 	for _, i := range list.items() {
 		s.initial[i.name()] = changeOf("ADDED", i)
@@ -144,9 +159,8 @@ func (w *watcher) list(ctx context.Context, replica int) *segment {
 func (w *watcher) initialEvents(ctx context.Context, replica int) *segment {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s := &segment{namespace: w.namespace, known: w.newest.Load(), initial: map[string]change{}}
-	response, err := w.open(ctx, replica, http.MethodGet, query(configMaps(s.namespace), "watch", "1",
-		"allowWatchBookmarks", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan"), "", nil)
+	s := &segment{namespace: w.namespace, selects: w.selects, known: w.newest.Load(), initial: map[string]change{}}
+	response, err := w.open(ctx, replica, http.MethodGet, w.path("watch", "1", "allowWatchBookmarks", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan"), "", nil)
 	if err != nil {
 		return nil
 	}
@@ -183,7 +197,7 @@ func changeOf(kind string, o object) change {
 func (w *watcher) watch(ctx context.Context, replica int, s *segment, upTo func() int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(500+w.rand.Intn(4000))*time.Millisecond)
 	defer cancel()
-	path := query(configMaps(s.namespace), "watch", "1", "allowWatchBookmarks", "true", "timeoutSeconds",
+	path := w.path("watch", "1", "allowWatchBookmarks", "true", "timeoutSeconds",
 		strconv.Itoa(1+w.rand.Intn(4)), "resourceVersion", fmt.Sprint(s.end))
 	response, err := w.open(ctx, replica, http.MethodGet, path, "", nil)
 	if err != nil {
@@ -230,6 +244,9 @@ func checkSegment(s *segment, changes []change) (violations []string) {
 	if s.start < s.known {
 		said("a client had revision %d before", s.known)
 	}
+	if s.selects {
+		changes = ofSide(changes)
+	}
 	want := snapshot(changes, s.start)
 	for name, c := range want {
 		if got, ok := s.initial[name]; !ok || got.revision != c.revision || got.uid != c.uid || got.state != c.state {
@@ -270,4 +287,27 @@ func checkSegment(s *segment, changes []change) (violations []string) {
 		}
 	}
 	return violations
+}
+
+// ofSide are changes as a watch has them that selects one side: an object that changes to it is added, and one that
+// changes to the other is deleted, as it was before and with the revision of the change.
+func ofSide(changes []change) (selected []change) {
+	there := map[string]change{}
+	for _, c := range changes {
+		before, was := there[c.name]
+		is := c.kind != "DELETED" && sideOf(c.state) == watchedSide
+		if delete(there, c.name); is {
+			there[c.name] = c
+		}
+		switch {
+		case was && !is:
+			c.kind, c.uid, c.state = "DELETED", before.uid, before.state
+		case is && !was:
+			c.kind = "ADDED"
+		case !is:
+			continue
+		}
+		selected = append(selected, c)
+	}
+	return selected
 }
