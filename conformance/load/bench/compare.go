@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -20,8 +23,9 @@ import (
 // load on the machine affects each of them. Compared are the ratios of the costs in each turn: their median, with the
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
 // the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
-// followed by flags, separated by blanks: one build with and without a flag shows its cost. The name "reference" stands
-// for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or
+// followed by flags, separated by blanks: one build with and without a flag shows its cost. The word replicas=3 among them
+// has three servers on one etcd (-etcd), of which one after the other does the work of a turn, and is measured: what does
+// it cost a server that there are others, and how long do writes take? The name "reference" stands for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or
 // where there is none, the commit of ten days ago, or of five in a younger repository.
 //
 // Each build runs as a copy that is written for this run. How the pages of a program's file are in memory decides what
@@ -80,7 +84,7 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 	if len(programs) == 1 {
 		programs = []string{"base", programs[0]}
 	}
-	var benches []*bench
+	var benches [][]*bench // by program, its servers
 	for i, program := range programs {
 		words := strings.Fields(program)
 		if len(words) == 0 {
@@ -90,8 +94,14 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		if err != nil {
 			return err
 		}
-		b := &bench{kind: harness.Plinth, more: append([]string{controllers}, words[1:]...),
+		b := &bench{kind: harness.Plinth, more: []string{controllers}, patched: new(int),
 			dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
+		replicas := 1
+		for _, word := range words[1:] {
+			if _, err := fmt.Sscanf(word, "replicas=%d", &replicas); err != nil {
+				b.more = append(b.more, word)
+			}
+		}
 		if program == string(harness.Reference) {
 			b.kind, b.more = harness.Reference, nil
 		} else if b.program, err = copied(file, filepath.Join(dir, fmt.Sprint("program-", i))); err != nil {
@@ -107,24 +117,33 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		if err := b.prepare(ctx); err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
-		benches = append(benches, b)
+		group := []*bench{b}
+		for n := 1; n < replicas; n++ {
+			one, err := b.replica(ctx, n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", program, err)
+			}
+			defer func() { one.server.Kill() }()
+			group = append(group, one)
+		}
+		benches = append(benches, group)
 	}
-	costs := map[string][][]float64{} // by row, program and turn, in milliseconds a unit
-	const warm = 3                    // turns that do not count
+	costs := map[string][][]cost{} // by row, program and turn
+	const warm = 3                 // turns that do not count
 	for turn := range turns + warm {
 		for _, r := range comparedRows {
 			if !wanted(r.key) {
 				continue
 			}
 			if costs[r.key] == nil {
-				costs[r.key] = make([][]float64, len(benches))
+				costs[r.key] = make([][]cost, len(benches))
 			}
 			for i := range benches {
 				i = (i + turn) % len(benches)
 				if turn%2 == 1 {
 					i = len(benches) - 1 - i
 				}
-				b := benches[i]
+				b := benches[i][turn%len(benches[i])]
 				clear(b.tallies)
 				from := b.pods + turn*r.n // after the existing Pods
 				if err := r.work(b, ctx, from, from+r.n); err != nil {
@@ -132,7 +151,7 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 				}
 				for _, t := range b.tallies { // there is only one, that of this row
 					if turn >= warm {
-						costs[r.key][i] = append(costs[r.key][i], t.amount/t.by)
+						costs[r.key][i] = append(costs[r.key][i], cost{t.amount / t.by, t.took.Seconds() * 1000 / t.by})
 					}
 				}
 			}
@@ -141,18 +160,36 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 	return printComparison(programs, turns, costs)
 }
 
-func printComparison(programs []string, turns int, costs map[string][][]float64) error {
+// cost is what a unit has cost the server, and how long it took, in milliseconds.
+type cost struct{ cpu, took float64 }
+
+func cpuOf(c cost) float64  { return c.cpu }
+func timeOf(c cost) float64 { return c.took }
+
+// each are the values of turns, or their ratios to those of others.
+func each(costs, to []cost, of func(cost) float64) (values []float64) {
+	for i, c := range costs {
+		value := of(c)
+		if to != nil {
+			value /= of(to[i])
+		}
+		values = append(values, value)
+	}
+	return values
+}
+
+func printComparison(programs []string, turns int, costs map[string][][]cost) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%d turns\tserver CPU, median\tratio, median\tquartiles\tof the sums\t\n", turns)
+	fmt.Fprintf(out, "%d turns\tserver CPU, median\tratio, median\tquartiles\tof the sums\ttime, median\tratio, median\t\n",
+		turns)
 	for _, r := range comparedRows {
-		for i, cost := range costs[r.key] {
-			ratios := make([]float64, turns)
-			for turn := range ratios {
-				ratios[turn] = cost[turn] / costs[r.key][0][turn]
-			}
-			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t%.3f\t\n", r.key, shown(programs[i]),
-				1000*load.Quantile(cost, 0.5), load.Quantile(ratios, 0.5), load.Quantile(ratios, 0.25), load.Quantile(ratios, 0.75),
-				sum(cost)/sum(costs[r.key][0]))
+		for i, all := range costs[r.key] {
+			first := costs[r.key][0]
+			cpu, ratios := each(all, nil, cpuOf), each(all, first, cpuOf)
+			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t%.3f\t%.1f µs\t%.3f\t\n", r.key, shown(programs[i]),
+				1000*load.Quantile(cpu, 0.5), load.Quantile(ratios, 0.5), load.Quantile(ratios, 0.25),
+				load.Quantile(ratios, 0.75), sum(cpu)/sum(each(first, nil, cpuOf)),
+				1000*load.Quantile(each(all, nil, timeOf), 0.5), load.Quantile(each(all, first, timeOf), 0.5))
 		}
 	}
 	return out.Flush()
@@ -194,17 +231,37 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, err := b.watched(ctx, 10)
-	if err != nil {
+	if _, err = b.watched(ctx, 10); err != nil {
 		return err
 	}
+	return b.openWatches(ctx)
+}
+
+// replica starts another server on the etcd of the first one.
+func (b *bench) replica(ctx context.Context, n int) (*bench, error) {
+	one := *b
+	one.etcd, one.dir = b.server.Etcd, filepath.Join(b.dir, fmt.Sprint("replica-", n))
+	one.more = append(slices.Clone(b.more), fmt.Sprintf("--advertise-address=10.77.0.%d", n+1))
+	one.results, one.tallies = map[string]result{}, map[string]*tally{}
+	if one.etcd == "" {
+		return nil, errors.New("several servers need an etcd: -etcd")
+	}
+	if err := one.start("main"); err != nil {
+		return nil, err
+	}
+	return &one, one.openWatches(ctx)
+}
+
+// openWatches opens the watches of the server.
+func (b *bench) openWatches(ctx context.Context) error {
+	const path = "/api/v1/namespaces/" + namespace + "/configmaps"
 	list, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: path + "?fieldSelector=metadata.name%3Dnone"})
 	if err != nil {
 		return err
 	}
-	readers := load.New(b.server, 4)
+	readers := load.New(b.server, max(4, *comparedWatchers/100))
 	b.events = new(atomic.Int64)
-	for range comparedWatchers {
+	for range *comparedWatchers {
 		w := &watcher{client: readers, path: path, version: load.ResourceVersion(list),
 			events: b.events, size: new(atomic.Int64)}
 		if err := w.open(ctx); err != nil {
@@ -215,24 +272,24 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-const comparedWatchers = 50
+var comparedWatchers = flag.Int("watchers", 50, "in a comparison, how many watches each server has")
 
 // watchTurn changes objects one after the other, each as soon as all watchers have seen the one before. A unit is a
 // delivered event.
 func (b *bench) watchTurn(ctx context.Context, from, to int) error {
-	return b.spend("watch", (to-from)*comparedWatchers, func() error {
+	return b.spend("watch", (to-from)**comparedWatchers, func() error {
 		for i := from; i < to; i++ {
-			b.serial++
+			*b.patched++
 			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
 				Path: fmt.Sprintf("/api/v1/namespaces/%s/configmaps/watched-%d", namespace, i%10),
-				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, b.serial)})
+				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, *b.patched)})
 			if err != nil {
 				return err
 			}
 			began := time.Now()
-			for b.events.Load() < int64(b.serial*comparedWatchers) {
+			for due := int64(*b.patched * *comparedWatchers); b.events.Load() < due; {
 				if time.Since(began) > time.Minute {
-					return fmt.Errorf("of %d events %d have come", b.serial*comparedWatchers, b.events.Load())
+					return fmt.Errorf("of %d events %d have come", due, b.events.Load())
 				}
 				time.Sleep(100 * time.Microsecond)
 			}

@@ -39,10 +39,12 @@ type bench struct {
 	hookCosts []float64 // what webhooks have added to a create, by turn
 
 	serial int // of the last change
-	server *harness.Server
-	client *load.Client  // on 32 connections
-	one    *load.Client  // on one, as client-go has it
-	events *atomic.Int64 // that watchers have seen, in a comparison of builds
+	// patched is how many changes the watches of a comparison are to have seen: those made at all servers of an etcd.
+	patched *int
+	server  *harness.Server
+	client  *load.Client  // on 32 connections
+	one     *load.Client  // on one, as client-go has it
+	events  *atomic.Int64 // that watchers have seen, in a comparison of builds
 }
 
 const (
@@ -163,7 +165,10 @@ func (b *bench) turn(ctx context.Context, s step, from, to int) error {
 }
 
 // tally adds up what the turns at a row have measured.
-type tally struct{ amount, by float64 }
+type tally struct {
+	amount, by float64
+	took       time.Duration
+}
 
 func (b *bench) add(key string, amount, by float64) {
 	if b.tallies[key] == nil {
@@ -309,11 +314,14 @@ func (b *bench) spend(key string, n int, work func() error) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := work(); err != nil {
 		return err
 	}
+	took := time.Since(began)
 	after, err := load.CPU(b.server)
 	b.add(key, float64((after-before).Microseconds())/1000, float64(n))
+	b.tallies[key].took += took
 	return err
 }
 
