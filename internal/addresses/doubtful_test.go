@@ -15,6 +15,7 @@ type apart struct {
 	store.Writer
 	store.Others
 	service func(commit func() (store.Revisions, error)) (store.Revisions, error)
+	removed func() // before the commit that removes an IPAddress
 }
 
 const ipAddresses = "networking.k8s.io/ipaddresses"
@@ -32,6 +33,11 @@ func (a *apart) Commit(ctx context.Context, pre []store.Precondition, changes []
 		return c.Key.Resource == "/services" && c.Data != nil
 	}) {
 		return a.service(commit)
+	}
+	if a.removed != nil && slices.ContainsFunc(changes, func(c store.Change) bool {
+		return c.Key.Resource == ipAddresses && c.Data == nil
+	}) {
+		a.removed()
 	}
 	return commit()
 }
@@ -125,5 +131,37 @@ func TestAddressRemovedBeforeItsService(t *testing.T) {
 		t.Errorf("the Service was sent %d times", times)
 	}
 	a.service = nil
+	c.consistent()
+}
+
+// An address is taken for left over, and its Service reaches the store after that was decided and before the address
+// is removed: it stays, or another Service could get it.
+//
+// SPEC: DEL-1, STORE-2
+func TestAddressRemovedAfterItsService(t *testing.T) {
+	c, a := newApart(t)
+	var pending func() (store.Revisions, error)
+	a.service = func(commit func() (store.Revisions, error)) (store.Revisions, error) {
+		pending = commit
+		return store.Revisions{}, context.DeadlineExceeded
+	}
+	if _, err := c.create("late", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err == nil {
+		t.Fatal("the Service is said to be written")
+	}
+	a.service = nil
+	times := 0
+	a.removed = func() {
+		if times++; times == 1 {
+			if _, err := pending(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := c.delete("ipaddresses", "10.0.0.9"); err != nil {
+		t.Error(err)
+	}
+	if times != 1 {
+		t.Errorf("the removal was sent %d times; the second one is a new IPAddress", times)
+	}
 	c.consistent()
 }

@@ -296,10 +296,11 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 // replaces it in the same commit. Removing it would break the invariant above. The reference removes it and has a loop
 // that makes a new one within minutes; in between the address may be given to another Service.
 //
-// The holder cannot lose the value before the commit: giving it back changes the companion, and the commit has the
-// precondition that the companion is unchanged. So the holder needs no precondition.
+// A holder that has the value cannot lose it before the commit: giving it back changes the companion, and the commit has
+// the precondition that the companion is unchanged. One that does not have it may get it where companions are committed
+// before their holders (split): so that it is as it was read is a precondition, too.
 func (d *draft) renew(ctx context.Context) error {
-	d.effects.renewed = nil
+	d.effects.renewed, d.effects.holder = nil, nil
 	r, key := d.rq.Resource.Holder(d.old)
 	if r == nil || r.Claims == nil {
 		return nil
@@ -308,6 +309,7 @@ func (d *draft) renew(ctx context.Context) error {
 	if err != nil {
 		return commitFailed(err)
 	}
+	d.effects.holder = &store.Precondition{Key: key, Revision: revisionOf(holder)}
 	if holder == nil || holder.Sidecar.Unreadable != nil {
 		return nil
 	}
@@ -323,7 +325,7 @@ func (d *draft) renew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.effects.renewed = n.next
+		d.effects.renewed, d.effects.holder = n.next, nil
 	}
 	return nil
 }

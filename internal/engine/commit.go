@@ -28,10 +28,12 @@ type effects struct {
 	others []*draft
 	guard  *guard
 	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives
-	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does.
+	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does, on the
+	// condition that the holder to which it refers is as it was read.
 	allocation *Allocation
 	claimed    *claimed
 	renewed    *store.Version
+	holder     *store.Precondition
 }
 
 // transaction is what one commit consists of: all of it is applied, or none.
@@ -75,6 +77,9 @@ func (t *transaction) add(d *draft) {
 	// finalizer was taken away leaves its objects behind.
 	if k := d.rq.Resource.Stored; d.live != nil && k.Definition != (store.Key{}) {
 		t.fences = append(t.fences, store.Identity(k.Definition, k.DefinitionUID))
+	}
+	if e.holder != nil {
+		t.fences = append(t.fences, *e.holder)
 	}
 	if e.limits != nil {
 		t.fences = append(t.fences, store.Within(e.limits))
