@@ -1,7 +1,7 @@
 // Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, and two versions of
 // etcd, one in which it stores objects and one that it refuses, unless they are built already, and prints the
-// directory in which they are. That takes minutes, longer than the time limit of a test. Arguments name other programs to
-// build, such as kube-apiserver.
+// directory in which they are. That takes minutes, longer than the time limit of a test. Arguments name other programs
+// to build, such as kube-apiserver.
 package main
 
 import (

@@ -296,9 +296,9 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 // replaces it in the same commit. Removing it would break the invariant above. The reference removes it and has a loop
 // that makes a new one within minutes; in between the address may be given to another Service.
 //
-// A holder that has the value cannot lose it before the commit: giving it back changes the companion, and the commit has
-// the precondition that the companion is unchanged. One that does not have it may get it where companions are committed
-// before their holders (split): so that it is as it was read is a precondition, too.
+// A holder that has the value cannot lose it before the commit: giving it back changes the companion, and the commit
+// has the precondition that the companion is unchanged. One that does not have it may get it where companions are
+// committed before their holders (split): so that it is as it was read is a precondition, too.
 func (d *draft) renew(ctx context.Context) error {
 	d.effects.renewed, d.effects.holder = nil, nil
 	r, key := d.rq.Resource.Holder(d.old)

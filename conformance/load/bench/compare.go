@@ -23,10 +23,11 @@ import (
 // load on the machine affects each of them. Compared are the ratios of the costs in each turn: their median, with the
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
 // the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
-// followed by flags, separated by blanks: one build with and without a flag shows its cost. The word replicas=3 among them
-// has three servers on one etcd (-etcd), of which one after the other does the work of a turn, and is measured: what does
-// it cost a server that there are others, and how long do writes take? The name "reference" stands for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or
-// where there is none, the commit of ten days ago, or of five in a younger repository.
+// followed by flags, separated by blanks: one build with and without a flag shows its cost. The word replicas=3 among
+// them has three servers on one etcd (-etcd), of which one after the other does the work of a turn, and is measured:
+// what does it cost a server that there are others, and how long do writes take? The name "reference" stands for the
+// reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or where there
+// is none, the commit of ten days ago, or of five in a younger repository.
 //
 // Each build runs as a copy that is written for this run. How the pages of a program's file are in memory decides what
 // its code costs: a file that the linker has written and a copy of it differed by 15 % to 25 % in all rows (Linux 6.18,

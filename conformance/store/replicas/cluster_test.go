@@ -105,8 +105,8 @@ func (c *cluster) startMembers(t *testing.T) {
 		own, peer := free(t), free(t)
 		dir := t.TempDir()
 		c.members = append(c.members, &member{url: own, disk: newDisk(t, dir), options: reference.EtcdOptions{Dir: dir,
-			URL: own, Flags: []string{"--max-wals=2", "--name", fmt.Sprint("m", i), "--listen-peer-urls", peer, "--initial-advertise-peer-urls",
-				peers[i].url(), "--initial-cluster", strings.Join(cluster, ",")}}})
+			URL: own, Flags: []string{"--max-wals=2", "--name", fmt.Sprint("m", i), "--listen-peer-urls", peer,
+				"--initial-advertise-peer-urls", peers[i].url(), "--initial-cluster", strings.Join(cluster, ",")}}})
 		peers[i].to = strings.TrimPrefix(peer, "http://")
 		c.between = append(c.between, make([]*wire, size))
 		for j := range size {

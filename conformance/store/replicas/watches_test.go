@@ -147,8 +147,8 @@ func (w *watcher) list(ctx context.Context, replica int) *segment {
 	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&list) != nil {
 		return nil
 	}
-	s := &segment{namespace: w.namespace, selects: w.selects, known: known, start: list.revision(), initial: map[string]change{},
-		end: list.revision()}
+	s := &segment{namespace: w.namespace, selects: w.selects, known: known, start: list.revision(),
+		initial: map[string]change{}, end: list.revision()}
 	for _, i := range list.items() {
 		s.initial[i.name()] = changeOf("ADDED", i)
 	}
@@ -160,7 +160,8 @@ func (w *watcher) initialEvents(ctx context.Context, replica int) *segment {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s := &segment{namespace: w.namespace, selects: w.selects, known: w.newest.Load(), initial: map[string]change{}}
-	response, err := w.open(ctx, replica, http.MethodGet, w.path("watch", "1", "allowWatchBookmarks", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan"), "", nil)
+	response, err := w.open(ctx, replica, http.MethodGet, w.path("watch", "1", "allowWatchBookmarks", "true",
+		"sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan"), "", nil)
 	if err != nil {
 		return nil
 	}
