@@ -27,7 +27,8 @@ import (
 // A transaction does not need it if its values cannot be another's (sent.unique). The key lies outside of every prefix,
 // so that nobody watches it, and ends with its lease.
 type witness struct {
-	key string
+	key      string
+	granting chan struct{} // of capacity 1; full while a lease is asked for
 
 	mu    sync.Mutex
 	until time.Time // transactions write it until then
@@ -43,7 +44,9 @@ const (
 	witnessLease = time.Hour
 )
 
-func newWitness() witness { return witness{key: fmt.Sprintf("plinth_witness/%016x", rand.Uint64())} }
+func newWitness() witness {
+	return witness{key: fmt.Sprintf("plinth_witness/%016x", rand.Uint64()), granting: make(chan struct{}, 1)}
+}
 
 // call makes the transactions from now on write the witness.
 func (w *witness) call(now time.Time) {
@@ -69,16 +72,15 @@ func (w *witness) drop() {
 // write is the operation by which a transaction writes the witness; nil if it does not. The transaction gets its number
 // at the first attempt that has one.
 func (w *witness) write(ctx context.Context, e *Cluster, t *transaction) (*etcdserverpb.RequestOp, error) {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.off || now.After(w.until) || t.unique() {
+	if !w.called(time.Now()) || t.unique() {
 		return nil, nil
 	}
-	lease, err := w.lastingLease(ctx, e, now)
+	lease, err := w.leased(ctx, e)
 	if err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if t.number == 0 {
 		w.last++
 		t.number = w.last
@@ -86,22 +88,36 @@ func (w *witness) write(ctx context.Context, e *Cluster, t *transaction) (*etcds
 	return put(w.key, []byte(strconv.FormatInt(t.number, 10)), lease), nil
 }
 
-// leased is a lease that ends in half of witnessLease at the earliest.
-func (w *witness) leased(ctx context.Context, e *Cluster) (clientv3.LeaseID, error) {
+// called says whether transactions write the witness at a time.
+func (w *witness) called(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lastingLease(ctx, e, time.Now())
+	return !w.off && !now.After(w.until)
 }
 
-// lastingLease is leased under w.mu.
-func (w *witness) lastingLease(ctx context.Context, e *Cluster, now time.Time) (clientv3.LeaseID, error) {
-	if now.After(w.renew) {
-		answer, err := e.client.Grant(ctx, int64(witnessLease.Seconds()))
-		if err != nil {
-			return 0, fmt.Errorf("etcd: no lease: %w", err)
-		}
-		w.lease, w.renew = answer.ID, now.Add(witnessLease/2)
+// leased is a lease that ends in half of witnessLease at the earliest. One is asked for at a time, and whoever needs it
+// waits no longer than its context.
+func (w *witness) leased(ctx context.Context, e *Cluster) (clientv3.LeaseID, error) {
+	select {
+	case w.granting <- struct{}{}:
+		defer func() { <-w.granting }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
+	now := time.Now()
+	w.mu.Lock()
+	lease, renew := w.lease, w.renew
+	w.mu.Unlock()
+	if !now.After(renew) {
+		return lease, nil
+	}
+	answer, err := e.client.Grant(ctx, int64(witnessLease.Seconds()))
+	if err != nil {
+		return 0, fmt.Errorf("etcd: no lease: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lease, w.renew = answer.ID, now.Add(witnessLease/2)
 	return w.lease, nil
 }
 
