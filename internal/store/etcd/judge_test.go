@@ -1,0 +1,125 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"plinth/internal/store"
+)
+
+// commits says whether a revision changes an object.
+func (c change) commits() bool {
+	return slices.ContainsFunc(c.events, func(e *mvccpb.Event) bool { return strings.HasPrefix(string(e.Kv.Key), "/r/") })
+}
+
+// judge compares what the processes were told with what the model has.
+func (s *simulation) judge(all []*process, began int64, fail func(string, ...any)) {
+	made := map[int64]int{} // by revision
+	by := map[int]int{}
+	for _, c := range s.history {
+		if c.revision > began && c.by != nobody && c.commits() {
+			made[c.revision] = c.by
+			by[c.by]++
+		}
+	}
+	for _, p := range all {
+		for _, r := range p.acked {
+			if maker, ok := made[r]; !ok || maker != p.number {
+				fail("process %d was told that it has made revision %d, and has not", p.number, r)
+			}
+		}
+		if slices.Sort(p.acked); len(slices.Compact(slices.Clone(p.acked))) != len(p.acked) {
+			fail("process %d was told of one revision twice: %v", p.number, p.acked)
+		}
+		if n := by[p.number]; n < len(p.acked) || n > len(p.acked)+p.unknown {
+			fail("process %d has made %d revisions, and was told of %d, and of %d that they are unknown", p.number, n,
+				len(p.acked), p.unknown)
+		}
+		if len(p.failed) > 0 {
+			fail("process %d: %v", p.number, p.failed)
+		}
+		s.judgeState(p, began, fail)
+	}
+	s.judgeHistory(fail)
+}
+
+// judgeHistory looks for what must not happen whoever does it: that two objects which change together differ, that an
+// object is made without its owner, and that one with a UID is made twice.
+func (s *simulation) judgeHistory(fail func(string, ...any)) {
+	live, made := map[string]string{}, map[string]int64{}
+	for _, c := range s.history {
+		for _, e := range c.events {
+			key := strings.TrimPrefix(string(e.Kv.Key), "/r/r/")
+			if live[key] = string(e.Kv.Value); e.Type == mvccpb.Event_DELETE {
+				delete(live, key)
+			}
+			switch {
+			case e.Type != mvccpb.Event_PUT:
+			case key == owner.Name:
+				if before, ok := made[live[key]]; ok {
+					fail("the owner %s is made at %d, and again at %d", live[key], before, c.revision)
+				}
+				made[live[key]] = c.revision
+			case key == child.Name && live[owner.Name] != live[key]:
+				fail("at %d a child of %s is made, and the owner is %q", c.revision, live[key], live[owner.Name])
+			}
+		}
+		if live[left.Name] != live[right.Name] {
+			fail("at %d one half is %q and the other %q", c.revision, live[left.Name], live[right.Name])
+		}
+	}
+}
+
+// judgeState compares the state of a process, and what a watch of it has got, with what the model has.
+func (s *simulation) judgeState(p *process, began int64, fail func(string, ...any)) {
+	var have, want []string
+	for _, k := range simulated {
+		if v, _ := p.store.Get(k); v != nil {
+			have = append(have, fmt.Sprintf("%s=%s at %d", k.Name, v.Data(), v.Revision))
+		}
+		if kv := s.live["/r/r/"+k.Name]; kv != nil {
+			want = append(want, fmt.Sprintf("%s=%s at %d", k.Name, kv.Value, kv.ModRevision))
+		}
+	}
+	if !slices.Equal(have, want) {
+		fail("process %d has %q, and etcd has %q", p.number, have, want)
+	}
+	var told []string
+	for {
+		records, err := p.cursor.Poll()
+		if err != nil || len(records) == 0 {
+			if errors.Is(err, store.ErrCompacted) {
+				return // it begins again
+			}
+			break
+		}
+		for _, r := range records {
+			text := fmt.Sprintf("%s at %d", r.Key.Name, r.Revision)
+			if r.New != nil {
+				text += fmt.Sprintf("=%s", r.New.Data())
+			}
+			told = append(told, text)
+		}
+	}
+	var happened []string
+	for _, c := range s.history {
+		for _, e := range c.events {
+			name, ok := strings.CutPrefix(string(e.Kv.Key), "/r/r/")
+			if !ok || c.revision <= began {
+				continue
+			}
+			text := fmt.Sprintf("%s at %d", name, c.revision)
+			if e.Type == mvccpb.PUT {
+				text += fmt.Sprintf("=%s", e.Kv.Value)
+			}
+			happened = append(happened, text)
+		}
+	}
+	if !slices.Equal(told, happened) {
+		fail("a watch of process %d was told %q, and %q has happened", p.number, told, happened)
+	}
+}
