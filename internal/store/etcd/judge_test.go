@@ -16,26 +16,52 @@ func (c change) commits() bool {
 	return slices.ContainsFunc(c.events, func(e *mvccpb.Event) bool { return strings.HasPrefix(string(e.Kv.Key), "/r/") })
 }
 
-// judge compares what the processes were told with what the model has.
-func (s *simulation) judge(all []*process, began int64, fail func(string, ...any)) {
-	made := map[int64]int{} // by revision
-	by := map[int]int{}
-	for _, c := range s.history {
+// makers are by whom the changes of objects were made, by revision.
+func makers(history []change, began int64) map[int64]int {
+	made := map[int64]int{}
+	for _, c := range history {
 		if c.revision > began && c.by != nobody && c.commits() {
 			made[c.revision] = c.by
-			by[c.by]++
 		}
 	}
+	return made
+}
+
+// judge compares what the processes were told with what the model has.
+//
+// If another etcd has taken the place of the first one, and the processes are to notice it, nothing that it has carried
+// out was acknowledged. If they go on with it, what the first one has carried out may have been acknowledged, and is
+// gone.
+func (s *simulation) judge(all []*process, began int64, fail func(string, ...any)) {
+	made, also := makers(s.history[s.inherited:], began), map[int64]int{}
+	if s.replacement != nil {
+		made, also = makers(s.before.history, began), made
+	}
 	for _, p := range all {
+		n := 0
+		for _, of := range []map[int64]int{made, also} {
+			if s.replacement != nil && !s.gone() {
+				n = 0 // of the last one: what was made in the first one can have been lost, and be made again
+			}
+			for _, by := range of {
+				if by == p.number {
+					n++
+				}
+			}
+		}
 		for _, r := range p.acked {
-			if maker, ok := made[r]; !ok || maker != p.number {
+			by, ok := made[r]
+			if !ok && !s.gone() {
+				by, ok = also[r]
+			}
+			if !ok || by != p.number {
 				fail("process %d was told that it has made revision %d, and has not", p.number, r)
 			}
 		}
 		if slices.Sort(p.acked); len(slices.Compact(slices.Clone(p.acked))) != len(p.acked) {
 			fail("process %d was told of one revision twice: %v", p.number, p.acked)
 		}
-		if n := by[p.number]; n < len(p.acked) || n > len(p.acked)+p.unknown {
+		if n > len(p.acked)+p.unknown {
 			fail("process %d has made %d revisions, and was told of %d, and of %d that they are unknown", p.number, n,
 				len(p.acked), p.unknown)
 		}
@@ -44,14 +70,16 @@ func (s *simulation) judge(all []*process, began int64, fail func(string, ...any
 		}
 		s.judgeState(p, began, fail)
 	}
-	s.judgeHistory(fail)
+	for _, m := range s.followed() {
+		m.judgeHistory(fail)
+	}
 }
 
 // judgeHistory looks for what must not happen whoever does it: that two objects which change together differ, that an
 // object is made without its owner, and that one with a UID is made twice.
-func (s *simulation) judgeHistory(fail func(string, ...any)) {
+func (m *model) judgeHistory(fail func(string, ...any)) {
 	live, made := map[string]string{}, map[string]int64{}
-	for _, c := range s.history {
+	for _, c := range m.history {
 		for _, e := range c.events {
 			key := strings.TrimPrefix(string(e.Kv.Key), "/r/r/")
 			if live[key] = string(e.Kv.Value); e.Type == mvccpb.Event_DELETE {
@@ -76,12 +104,17 @@ func (s *simulation) judgeHistory(fail func(string, ...any)) {
 
 // judgeState compares the state of a process, and what a watch of it has got, with what the model has.
 func (s *simulation) judgeState(p *process, began int64, fail func(string, ...any)) {
+	follows := s.followed()[len(s.followed())-1]
+	revision := follows.revision
+	if s.gone() {
+		revision = p.store.Revision() // it may have stopped before it had all
+	}
 	var have, want []string
 	for _, k := range simulated {
 		if v, _ := p.store.Get(k); v != nil {
 			have = append(have, fmt.Sprintf("%s=%s at %d", k.Name, v.Data(), v.Revision))
 		}
-		if kv := s.live["/r/r/"+k.Name]; kv != nil {
+		for _, kv := range follows.at("/r/r/"+k.Name, "", revision) {
 			want = append(want, fmt.Sprintf("%s=%s at %d", k.Name, kv.Value, kv.ModRevision))
 		}
 	}
@@ -92,8 +125,8 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 	for {
 		records, err := p.cursor.Poll()
 		if err != nil || len(records) == 0 {
-			if errors.Is(err, store.ErrCompacted) {
-				return // it begins again
+			if errors.Is(err, store.ErrCompacted) || s.gone() && errors.Is(err, store.ErrClosed) {
+				return // it begins again, or has ended
 			}
 			break
 		}
@@ -106,10 +139,10 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 		}
 	}
 	var happened []string
-	for _, c := range s.history {
+	for _, c := range follows.history {
 		for _, e := range c.events {
 			name, ok := strings.CutPrefix(string(e.Kv.Key), "/r/r/")
-			if !ok || c.revision <= began {
+			if !ok || c.revision <= began || c.revision > revision {
 				continue
 			}
 			text := fmt.Sprintf("%s at %d", name, c.revision)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,6 +41,7 @@ func nextPage(kvs []*mvccpb.KeyValue) int64 {
 type page struct {
 	kvs      []*mvccpb.KeyValue
 	revision int64
+	header   *etcdserverpb.ResponseHeader // of the answer; nil with an error
 	err      error
 }
 
@@ -60,7 +62,7 @@ func (e *Cluster) pages(ctx context.Context, under string) <-chan page {
 				if revision == 0 {
 					revision = answer.Header.Revision
 				}
-				p.kvs, p.revision = answer.Kvs, revision
+				p.kvs, p.revision, p.header = answer.Kvs, revision, answer.Header
 			}
 			select {
 			case pages <- p:
@@ -170,15 +172,19 @@ func (e *Cluster) undescribed(ctx context.Context, kv *mvccpb.KeyValue) *store.V
 }
 
 // reload brings a state that has missed changes, because etcd compacted them, to what etcd has now. The changes in
-// between are not known, so all watches end (store.State.Restart).
+// between are not known, so all watches end (store.State.Restart). Another etcd in the place of the one that the state
+// follows may say that it has compacted them, too: nothing is taken from it.
 func (w *Writer) reload() error {
 	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
 	now := map[store.Key]*mvccpb.KeyValue{}
-	revision := int64(0)
+	revision, had := int64(0), w.state.Revision()
 	for p := range w.pages(ctx, "") {
 		if p.err != nil {
 			return p.err
+		}
+		if err := w.same(p.header.ClusterId, p.header.Revision, had); err != nil {
+			return err
 		}
 		revision = p.revision
 		for _, kv := range p.kvs {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -25,6 +26,8 @@ type model struct {
 	history   []change // ascending
 	leases    map[int64]bool
 	lastLease int64
+	before    *model // the etcd in whose place this one is, as it was then; nil: none
+	inherited int    // how many changes of the history are from a backup
 }
 
 // change is a revision.
@@ -160,6 +163,54 @@ func (m *model) expire() {
 	clear(m.leases)
 }
 
+// replacement is another etcd, which takes the place of one: it has been restored from a backup of it.
+type replacement struct {
+	name    string
+	cluster bool // it has another name than the one before
+	old     bool // the backup is from before the programs began, and is not of now
+	ahead   bool // its revision is above all that the one before has had (etcdutl snapshot restore --bump-revision)
+	compact bool // and what was before that is compacted (--mark-compacted)
+}
+
+// noticed says that the writers are to break off. They go on with an etcd of the same name that says that it has
+// compacted what they do not have.
+func (r *replacement) noticed() bool { return r.cluster || !r.ahead }
+
+var replacements = []replacement{
+	{name: "restored", old: true},
+	{name: "restored ahead", old: true, ahead: true, compact: true},
+	{name: "another etcd", cluster: true},
+	{name: "another etcd ahead, compacted", cluster: true, old: true, ahead: true, compact: true},
+}
+
+// replace puts a replacement in the place of an etcd. The backup is of a revision.
+func (m *model) replace(by *replacement, backup int64) {
+	before := *m
+	m.before, m.live, m.leases = &before, map[string]*mvccpb.KeyValue{}, maps.Clone(m.leases)
+	if by.cluster {
+		m.cluster++
+	}
+	if by.old {
+		m.inherited = len(m.history)
+		if n := slices.IndexFunc(m.history, func(c change) bool { return c.revision > backup }); n >= 0 {
+			m.inherited = n
+		}
+		m.history, m.revision = slices.Clone(m.history[:m.inherited]), backup
+		m.compacted = min(m.compacted, backup)
+	} else {
+		m.inherited, m.history = len(m.history), slices.Clone(m.history)
+	}
+	for _, kv := range m.at("\x00", "\x00", m.revision) {
+		m.live[string(kv.Key)] = kv
+	}
+	if by.ahead {
+		m.revision = before.revision + 100
+	}
+	if by.compact {
+		m.compacted = m.revision
+	}
+}
+
 // nobody is by whom etcd's own changes are.
 const nobody = -1
 
@@ -172,11 +223,15 @@ type stream struct {
 	next      int64 // the first revision that was not sent
 	created   bool  // it was begun, and nobody was told
 	progress  bool  // a request for it was not answered
+	cut       bool  // it goes on in another etcd
 	to        chan clientv3.WatchResponse
 }
 
 // due says whether there is something to be sent.
-func (w *stream) due(m *model) bool { return w.created || w.progress || w.waits(m) }
+func (w *stream) due(m *model) bool {
+	// A watch from a later revision than there is says nothing.
+	return w.created || w.progress && w.next <= m.revision+1 || w.cut && w.next < m.compacted || w.waits(m)
+}
 
 // waits says whether there are changes that were not sent.
 func (w *stream) waits(m *model) bool {
@@ -214,7 +269,9 @@ func (s *simulation) send(w *stream, all bool) {
 				break
 			}
 		}
-		w.progress = w.progress && len(answer.Events) > 0
+		if w.progress && len(answer.Events) == 0 {
+			w.progress, w.next = false, max(w.next, s.revision+1)
+		}
 	}
 	w.to <- answer
 	if answer.Canceled {

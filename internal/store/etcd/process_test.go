@@ -172,7 +172,7 @@ func (p *process) Close() error { return nil }
 func (s *simulation) start(number int) (p *process, err error) {
 	p = &process{simulation: s, number: number}
 	e := &Cluster{prefix: "/r/", id: s.cluster, kv: p, config: Config{Prefix: "/r", Layout: bare{},
-		Logger: slog.New(slog.DiscardHandler)}}
+		ConfirmEvery: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}}
 	e.client = &clientv3.Client{KV: clientv3.NewKVFromKVClient(p, nil), Watcher: p,
 		Lease: clientv3.NewLeaseFromLeaseClient(p, nil, time.Second)}
 	p.store, err = e.Open(context.Background(), store.Config{

@@ -180,12 +180,13 @@ func (p *process) hear(err error, given int64, pre []store.Precondition, changes
 	case errors.Is(err, store.ErrUnknown):
 		p.doubt()
 		switch why := err.Error(); {
-		case p.compacted > p.began:
+		case p.compacted > p.began || p.replacement != nil:
 		case strings.Contains(why, errMissed.Error()):
 			p.fail("%w, and nothing was compacted", err)
 		case strings.Contains(why, errEqual.Error()) && !p.madeEqual(pre, changes):
 			p.fail("%w, and no change is equal to %v", err, changes)
 		}
+	case errors.Is(err, store.ErrClosed) && p.gone():
 	case isTransient(err): // it was not sent, as etcd could not be read; judge counts it among those not carried out
 	default:
 		p.fail("%w", err)
@@ -204,14 +205,15 @@ func (s *simulation) revisionNow() int64 {
 func (s *simulation) everBroken(c *store.Precondition, since int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for revision := since; revision <= s.revision; revision++ {
-		var v *store.Version
-		key := "/r/r/" + c.Key.Name
-		if kvs := s.at(key, "", revision); len(kvs) == 1 {
-			v = store.NewVersion(c.Key, kvs[0].ModRevision, kvs[0].Value, sidecarOf(c.Key, kvs[0].Value))
-		}
-		if c.Holds(v) != nil {
-			return true
+	for _, m := range s.followed() {
+		for revision := since; revision <= m.revision; revision++ {
+			var v *store.Version
+			if kvs := m.at("/r/r/"+c.Key.Name, "", revision); len(kvs) == 1 {
+				v = store.NewVersion(c.Key, kvs[0].ModRevision, kvs[0].Value, sidecarOf(c.Key, kvs[0].Value))
+			}
+			if c.Holds(v) != nil {
+				return true
+			}
 		}
 	}
 	return false

@@ -55,6 +55,10 @@ type simulation struct {
 	// Changes of these that may still happen.
 	compactions, expiries, leaders, slowdowns int
 
+	replaceable bool
+	replacement *replacement // of the etcd at the beginning; nil: that is still there
+	backup      int64        // the revision of the backup of which a replacement is
+
 	slow       int   // the process for which everything else comes first, or nobody
 	slowWatch  bool  // only its watch is slow
 	restricted bool  // the processes may use no key outside of their prefix; then no request comes late
@@ -127,6 +131,11 @@ func (s *simulation) possible() []event {
 	late := slices.ContainsFunc(s.pending, func(r *request) bool { return r.orphan })
 	if s.expiries > 0 && len(s.leases) > 0 && !late {
 		o.add(&o.wrong, "leases end", func() { s.expiries--; s.expire() })
+	}
+	if s.replacement == nil && s.replaceable {
+		for i := range replacements {
+			o.add(&o.wrong, replacements[i].name, func() { s.replaced(&replacements[i]) })
+		}
 	}
 	if len(o.normal) == 0 { // what is slow comes when nothing else can happen
 		o.normal, o.slow, s.slow = o.slow, nil, nobody
@@ -238,6 +247,39 @@ func (s *simulation) deliver(o *occasion, w *stream) {
 	}
 }
 
+// replaced puts another etcd in the place of the one that is there. What is under way is lost.
+func (s *simulation) replaced(by *replacement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replacement = by
+	s.replace(by, s.backup)
+	for _, w := range s.streams {
+		w.progress, w.cut = false, true
+	}
+	begun := func(r *request) bool { return !r.always }
+	for _, r := range s.pending {
+		if begun(r) && !r.orphan {
+			r.answer <- result{nil, errLost}
+		}
+	}
+	s.pending = slices.DeleteFunc(s.pending, begun)
+}
+
+// gone says whether another etcd is in the place of the one that the processes follow, of which they have to tell
+// nothing.
+func (s *simulation) gone() bool { return s.replacement != nil && s.replacement.noticed() }
+
+// followed are the etcds that the processes have to follow.
+func (s *simulation) followed() []*model {
+	switch {
+	case s.gone():
+		return []*model{s.before}
+	case s.replacement != nil:
+		return []*model{s.before, s.model}
+	}
+	return []*model{s.model}
+}
+
 // lateness orders the requests whose answer nobody waits for behind all others.
 func (r *request) lateness() int {
 	if r.orphan {
@@ -330,8 +372,12 @@ func (s *simulation) run(of setting) (wrong []string) {
 		for s.late() {
 			time.Sleep(time.Millisecond)
 		}
-		if _, err := all[n].store.Others.Fresh(context.Background(), store.Key{}, true); err != nil {
-			all[n].fail("%w", err)
+		_, err := all[n].store.Others.Fresh(context.Background(), store.Key{}, true)
+		switch healthy := all[n].store.Writer.Healthy(); {
+		case !s.gone() && (err != nil || healthy != nil):
+			all[n].fail("it does not follow etcd: %w, %w", err, healthy)
+		case s.gone() && (!errors.Is(err, store.ErrClosed) || !errors.Is(healthy, store.ErrClosed)):
+			all[n].fail("it has not noticed that etcd is another one: %v, %v", err, healthy)
 		}
 	})); err != nil {
 		return []string{err.Error()}
@@ -363,6 +409,9 @@ func (s *simulation) prepare(of setting) ([]*process, error) {
 	})); err != nil {
 		return nil, err
 	}
+	// Others write elsewhere: a backup of before that is older than all that the processes have.
+	s.backup = s.revision
+	s.revision += 50
 	if err := s.until(together(len(all), func(n int) {
 		if _, err := all[n].store.Others.Fresh(context.Background(), store.Key{}, true); err != nil {
 			s.t.Error(err)
@@ -407,6 +456,7 @@ type setting struct {
 	clients    int                          // of a process, which run the program at the same time; 0: one
 	witnessed  bool                         // each process has lost an answer before: its transactions write the witness
 	restricted bool
+	lasting    bool // no other etcd takes the place of this one
 	// first are events that happen as soon as they can, one after the other, by how their names begin. They are the
 	// beginning of a history that takes more deviations than can be tried everywhere; those of the run come on top.
 	first []string
@@ -440,7 +490,7 @@ var beginnings = []setting{
 func simulate(t *testing.T, of setting, choose func(possible []event) int) (wrong, log, missed []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
-			slowdowns: 1, restricted: of.restricted}
+			slowdowns: 1, restricted: of.restricted, replaceable: !of.restricted && !of.lasting}
 		wrong = s.run(of)
 		log, missed = s.log, s.missed
 	})
@@ -504,6 +554,7 @@ func TestSimulation(t *testing.T) {
 	random, began := rand.New(rand.NewPCG(*seed, 0)), time.Now()
 	for n := range *simulations {
 		of, often := settings[n%len(settings)], 2+random.IntN(10)
+		of.lasting = random.IntN(3) > 0 // else it seldom comes to anything else
 		wrong, log, _ := simulate(t, of, func(all []event) int {
 			if random.IntN(often) == 0 {
 				return random.IntN(len(all))
