@@ -244,7 +244,7 @@ func (w *Writer) whatBecame(t *transaction, refused error, end time.Time) (int64
 	for _, at := range equal {
 		mine := false
 		err := w.insist(end, func() (err error) {
-			mine, err = w.witness.saw(w.ctx, w.Cluster, t.number, at)
+			mine, err = w.saw(t.number, at)
 			return err
 		})
 		if err != nil {

@@ -180,6 +180,7 @@ var replacements = []replacement{
 	{name: "restored", old: true},
 	{name: "restored ahead", old: true, ahead: true, compact: true},
 	{name: "another etcd", cluster: true},
+	{name: "another etcd ahead", cluster: true, old: true, ahead: true},
 	{name: "another etcd ahead, compacted", cluster: true, old: true, ahead: true, compact: true},
 }
 

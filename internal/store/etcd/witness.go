@@ -121,11 +121,16 @@ func (w *witness) leased(ctx context.Context, e *Cluster) (clientv3.LeaseID, err
 	return w.lease, nil
 }
 
-// saw says whether a transaction of this process has made a revision, given its number.
-func (w *witness) saw(ctx context.Context, e *Cluster, number, revision int64) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// saw says whether a transaction of this process has made a revision, given its number. Another etcd in the place of
+// the one that the state follows has no witness, which says nothing.
+func (w *Writer) saw(number, revision int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
-	answer, err := e.client.Get(ctx, w.key, clientv3.WithRev(revision))
+	had := w.state.Revision()
+	answer, err := w.client.Get(ctx, w.witness.key, clientv3.WithRev(revision))
+	if err == nil {
+		err = w.same(answer.Header.ClusterId, answer.Header.Revision, had)
+	}
 	if err != nil {
 		return false, err
 	}
