@@ -72,6 +72,18 @@ var plantedBugs = []planted{
 		"err = w.same(answer.Header.ClusterId, answer.Header.Revision, had)", "err = w.same(w.id, had, had)"},
 	{"what another etcd has carried out is refused", "commit.go", "case answer.GetSucceeded(): // in another etcd",
 		"case answer.GetSucceeded() && t.number < 0:"},
+	{"the bitmap is not compared", "bits.go", "a.compares = append(a.compares, isAt(w.prefix+w.wholePath(), revision))",
+		"_ = revision"},
+	{"the preconditions of bits are not judged", "commit.go",
+		"if w.bits(p.Key) != nil {\n\t\t\tif err := p.Holds(live); err",
+		"if w.bits(p.Key) != nil {\n\t\t\tif err := p.Holds(live); false && err"},
+	{"a bitmap changes no bits", "feed.go", "if b := w.whole(k); b != nil {", "if b := w.whole(k); false && b != nil {"},
+	{"a bitmap that was missed changes no bits", "load.go", "if b := w.whole(k); b != nil {",
+		"if b := w.whole(k); false && b != nil {"},
+	{"a bitmap that cannot be read keeps its bits", "bits.go", "\tfor names := b.names(whole); len(live)+len(names) > 0; {",
+		"\tfor names := b.names(whole); len(live)+len(names) > 0 && (whole == nil || whole.Sidecar.Unreadable == nil); {"},
+	{"a damaged value is readable", "feed.go", "err != nil {\n\t\tcurrent.Unreadable = err\n", "err != nil {\n"},
+	{"bits that were missed keep their versions", "load.go", "r.New, r.Revision, true)...)", "r.New, r.Revision, false)...)"},
 	{"only the last equal change is asked for", "commit.go", "for _, at := range equal {",
 		"for _, at := range equal[max(0, len(equal)-1):] {"},
 	{"after a lease is gone, the state is taken for current", "commit.go", "\t\tsure = false\n", "\t\tsure = true\n"},
@@ -90,7 +102,7 @@ func TestPlantedBugs(t *testing.T) {
 	bugs := plantedBugs
 	if !*all {
 		bugs = bugs[:2]
-	} else if len(bugs) < 26 {
+	} else if len(bugs) < 40 {
 		t.Errorf("there are only %d bugs", len(bugs))
 	}
 	for _, bug := range bugs {

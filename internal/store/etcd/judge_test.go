@@ -96,6 +96,7 @@ func (m *model) judgeHistory(fail func(string, ...any)) {
 				fail("at %d a child of %s is made, and the owner is %q", c.revision, live[key], live[owner.Name])
 			}
 		}
+		judgeBits(live, c.revision, fail)
 		if live[left.Name] != live[right.Name] {
 			fail("at %d one half is %q and the other %q", c.revision, live[left.Name], live[right.Name])
 		}
@@ -112,10 +113,21 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 	var have, want []string
 	for _, k := range simulated {
 		if v, _ := p.store.Get(k); v != nil {
-			have = append(have, fmt.Sprintf("%s=%s at %d", k.Name, v.Data(), v.Revision))
+			if have = append(have, fmt.Sprintf("%s=%s at %d", k.Name, v.Data(), v.Revision)); string(v.Data()) == damage !=
+				(v.Sidecar.Unreadable != nil) {
+				fail("process %d has %q, which cannot be read: %v", p.number, v.Data(), v.Sidecar.Unreadable)
+			}
 		}
 		for _, kv := range follows.at("/r/r/"+k.Name, "", revision) {
 			want = append(want, fmt.Sprintf("%s=%s at %d", k.Name, kv.Value, kv.ModRevision))
+		}
+	}
+	for name := "1"; len(name) < 5; name += "1" {
+		if v, _ := p.store.Get(bit(name)); v != nil {
+			have = append(have, name)
+		}
+		if follows.bitAt(bit(name), revision) != nil {
+			want = append(want, name)
 		}
 	}
 	if !slices.Equal(have, want) {
@@ -131,6 +143,9 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 			break
 		}
 		for _, r := range records {
+			if r.Key.Resource == "bit" {
+				continue
+			}
 			text := fmt.Sprintf("%s at %d", r.Key.Name, r.Revision)
 			if r.New != nil {
 				text += fmt.Sprintf("=%s", r.New.Data())

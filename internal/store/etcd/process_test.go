@@ -172,7 +172,7 @@ func (p *process) Close() error { return nil }
 func (s *simulation) start(number int) (p *process, err error) {
 	p = &process{simulation: s, number: number}
 	e := &Cluster{prefix: "/r/", id: s.cluster, kv: p, config: Config{Prefix: "/r", Layout: bare{},
-		ConfirmEvery: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}}
+		Bits: bitsOfModel(), ConfirmEvery: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}}
 	e.client = &clientv3.Client{KV: clientv3.NewKVFromKVClient(p, nil), Watcher: p,
 		Lease: clientv3.NewLeaseFromLeaseClient(p, nil, time.Second)}
 	p.store, err = e.Open(context.Background(), store.Config{
@@ -189,5 +189,10 @@ func (bare) Path(k store.Key) (string, bool) { return "r/" + k.Name, true }
 func (bare) Key(path string) (store.Key, bool) {
 	return store.Key{Resource: "r", Name: strings.TrimPrefix(path, "r/")}, true
 }
-func (bare) Encode(_ store.Key, data []byte) ([]byte, error)      { return data, nil }
-func (bare) Decode(_ store.Key, v []byte) ([]byte, uint64, error) { return v, 0, nil }
+func (bare) Encode(_ store.Key, data []byte) ([]byte, error) { return data, nil }
+func (bare) Decode(_ store.Key, v []byte) ([]byte, uint64, error) {
+	if string(v) == damage {
+		return nil, 0, errDamaged
+	}
+	return v, 0, nil
+}

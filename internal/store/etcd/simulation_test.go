@@ -53,7 +53,7 @@ type simulation struct {
 	streams []*stream
 
 	// Changes of these that may still happen.
-	compactions, expiries, leaders, slowdowns int
+	compactions, expiries, leaders, slowdowns, damages int
 
 	replaceable bool
 	replacement *replacement // of the etcd at the beginning; nil: that is still there
@@ -131,6 +131,14 @@ func (s *simulation) possible() []event {
 	late := slices.ContainsFunc(s.pending, func(r *request) bool { return r.orphan })
 	if s.expiries > 0 && len(s.leases) > 0 && !late {
 		o.add(&o.wrong, "leases end", func() { s.expiries--; s.expire() })
+	}
+	for _, k := range []store.Key{counter, token, bitmap} {
+		if key := "/r/r/" + k.Name; s.damages > 0 && s.live[key] != nil {
+			o.add(&o.wrong, "damage of "+k.Name, func() { s.damages--; s.spoil(key) })
+		}
+	}
+	if kv := s.live["/r/r/"+bitmap.Name]; kv != nil && string(kv.Value) == damage {
+		o.add(&o.wrong, "repair", s.repair)
 	}
 	if s.replacement == nil && s.replaceable {
 		for i := range replacements {
@@ -368,6 +376,7 @@ func (s *simulation) run(of setting) (wrong []string) {
 	s.missed, s.first = s.first, nil
 	// From now on nothing goes wrong, and what is late comes.
 	s.choose, s.slow = func([]event) int { return 0 }, nobody
+	s.repair()
 	if err := s.until(together(len(all), func(n int) {
 		for s.late() {
 			time.Sleep(time.Millisecond)
@@ -467,6 +476,7 @@ var settings = []setting{
 	{name: "owners", program: (*process).owners},
 	{name: "toggles", program: (*process).toggles, witnessed: true},
 	{name: "flags", program: (*process).flags},
+	{name: "bits", program: (*process).allocate},
 	{name: "clients", program: (*process).count, clients: 2, witnessed: true},
 }
 
@@ -481,6 +491,9 @@ var beginnings = []setting{
 	{name: "late news", program: (*process).toggles, witnessed: true, first: []string{"leases end", "slow 0"}},
 	// A change is not carried out, and another process makes the same one of another revision.
 	{name: "another base", program: (*process).flags, first: []string{"lost 0's txn on-off", "slow 0"}},
+	// Of what happens to a bit a process hears that it was set. Then it is cleared, and set for another object, and etcd
+	// may compact that.
+	{name: "a bit again", program: (*process).allocate, first: []string{"slow 0", "0's watch"}},
 	// Of two clients of a process that make the same change, one is carried out, and both lose their answers.
 	{name: "two clients", program: (*process).count, clients: 2, witnessed: true,
 		first: []string{"unanswered 0's txn", "lost 0's txn"}},
@@ -490,7 +503,7 @@ var beginnings = []setting{
 func simulate(t *testing.T, of setting, choose func(possible []event) int) (wrong, log, missed []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
-			slowdowns: 1, restricted: of.restricted, replaceable: !of.restricted && !of.lasting}
+			slowdowns: 1, damages: 1, restricted: of.restricted, replaceable: !of.restricted && !of.lasting}
 		wrong = s.run(of)
 		log, missed = s.log, s.missed
 	})
