@@ -16,6 +16,9 @@
 // servers that each think that the other one serves a resource do not send requests back and forth. Aggregated
 // discovery has what the peers serve, too (package discovery).
 //
+// A connection that is upgraded (exec, attach, port forwarding) is copied byte by byte. The peer is told of the user,
+// as it is for other requests. The reference does not name the user then.
+//
 // # What costs nothing
 //
 // Requests of types that are served here cost one atomic load, and a look into a map if there are peers. Documents of

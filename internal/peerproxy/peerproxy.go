@@ -41,7 +41,7 @@ type Config struct {
 // Metrics are callbacks. All are set.
 type Metrics struct {
 	// Rerouted is called when a peer, or this server in its place, has answered. All names are "" for a request of this
-	// server itself.
+	// server itself. The code is 0 if the answer was that of a peer to an upgrade.
 	Rerouted func(code int, group, version, resource string)
 	// Unlocated is called when there is no address of any peer that serves a resource.
 	Unlocated func(group, version, resource string)
@@ -136,7 +136,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, asked *access.At
 	}
 	out := forward.Readdress(w, r, address)
 	out.Header.Set(Forwarded, "true")
-	code := http.StatusSwitchingProtocols // nothing else is told of an answer to an upgrade
+	code := 0 // of an answer to an upgrade, whatever it is, as in the reference: it is copied byte by byte
 	target := forward.Target{URL: out.URL, Transport: p.transport.Load(), Rewrite: true, User: &asked.User,
 		Logger: p.Logger, Answered: func(answer *http.Response, err error) {
 			if err == nil {

@@ -1,6 +1,7 @@
 package peerproxy
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"log"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -274,6 +276,147 @@ func TestPeersThatFail(t *testing.T) {
 	}
 	if err := c.sync("b"); err == nil || c.proxy.Serves("batch", "v1", "jobs") {
 		t.Error("a server that is not trusted counts as a peer")
+	}
+}
+
+// upgrade sends a request for jobs that upgrades its connection through the proxy, as a server does, and returns the
+// answer and the connection behind it. served receives when the proxy is done with it.
+func (c *cluster) upgrade(protocol string) (answer *http.Response, conn net.Conn, in *bufio.Reader,
+	served <-chan struct{}) {
+	c.t.Helper()
+	done := make(chan struct{})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		w.Header()["Audit-Id"] = []string{"id"}
+		asked := &access.Attributes{User: access.User{Name: "alice", Groups: []string{"a"}}}
+		if err := c.proxy.Forwards("batch", "v1", "jobs")(w, r, asked); err != nil {
+			c.t.Error(err)
+		}
+	}))
+	c.t.Cleanup(front.Close)
+	conn, err := net.Dial("tcp", front.Listener.Addr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET /apis/batch/v1/namespaces/x/jobs/y/attach?stdin=1 HTTP/1.1\r\nHost: x\r\n"+
+		"Connection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\nX-Remote-User: root\r\n"+
+		"%s: false\r\n\r\nfirst ", protocol, Forwarded)
+	in = bufio.NewReader(conn)
+	if answer, err = http.ReadResponse(in, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	return answer, conn, in, done
+}
+
+// upgrades is a peer that upgrades connections. It sends back a line, and then waits until the other side closes the
+// connection; after the line "end" it closes it itself. closed receives why it has come to an end.
+func upgrades(closed chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n"+
+			"Asked: %s %q %q %q %q %q\r\n\r\n", r.Header.Get("Upgrade"), r.URL.RequestURI(), r.Header[Forwarded],
+			r.Header["X-Remote-User"], r.Header["X-Remote-Group"], r.Header["Audit-Id"], r.Header["Sec-Websocket-Protocol"])
+		for {
+			line, err := buffered.ReadString('\n')
+			if err != nil || line == "end\n" {
+				closed <- err
+				return
+			}
+			fmt.Fprintf(conn, "got %s", line)
+		}
+	}
+}
+
+// A connection is upgraded by the peer, as that of the user of this server. Its bytes pass both ways, those that come
+// with the request included, until one side closes it.
+//
+// The reference does not name the user to the peer then: it takes the dialer out of the RoundTripper that would
+// (proxy.UpgradeAwareHandler without UpgradeTransport).
+//
+// SPEC: URI-12
+func TestUpgrades(t *testing.T) {
+	for _, protocol := range []string{"websocket", "SPDY/3.1"} {
+		for _, last := range []string{"", "end\n"} {
+			c, closed := newCluster(t), make(chan error, 1)
+			c.peer("a", upgrades(closed), "batch/v1/jobs")
+			if err := c.sync("a"); err != nil {
+				t.Fatal(err)
+			}
+			answer, conn, in, served := c.upgrade(protocol)
+			const asked = `/apis/batch/v1/namespaces/x/jobs/y/attach?stdin=1 ["true"] ["alice"] ["a"] ["id"] ["v5.channel.k8s.io"]`
+			if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol ||
+				answer.Header.Get("Asked") != asked {
+				t.Fatalf("%s: %v", protocol, answer)
+			}
+			for _, line := range []string{"line\n", "another\n"} {
+				_, _ = io.WriteString(conn, line)
+				if got, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(got, "got ") || !strings.HasSuffix(got, line) {
+					t.Fatalf("%s: %q, %v", protocol, got, err)
+				}
+			}
+			if _, _ = io.WriteString(conn, last); last == "" {
+				conn.Close()
+				if err := <-closed; err != io.EOF {
+					t.Errorf("%s: the peer does not see that the client has gone: %v", protocol, err)
+				}
+			} else if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+				t.Errorf("%s: the client does not see that the peer has gone: %q, %v", protocol, rest, err)
+			}
+			<-served
+			c.counted(map[string]int{"rerouted 200 //": 2, "rerouted 0 batch/v1/jobs": 1})
+		}
+	}
+}
+
+// A peer that does not upgrade a connection, or cannot be reached, is answered as in the reference: what the peer says,
+// if it is an error, or else 503 in plain text.
+//
+// SPEC: URI-12
+func TestUpgradesThatFail(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		peer    http.HandlerFunc
+		breaks  func(*cluster, *httptest.Server)
+		code    int
+		text    string // what the answer begins with
+		counted int
+	}{
+		{"refused", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil,
+			http.StatusForbidden, "no\n", 0},
+		{"not upgraded", func(http.ResponseWriter, *http.Request) {}, nil,
+			http.StatusServiceUnavailable, "invalid upgrade response: status code 200\n", http.StatusServiceUnavailable},
+		{"gone", nil, func(_ *cluster, peer *httptest.Server) { peer.Close() },
+			http.StatusServiceUnavailable, "error dialing backend: dial tcp ", http.StatusServiceUnavailable},
+		{"another one", nil, func(c *cluster, _ *httptest.Server) { c.proxy.Trust(x509.NewCertPool()) },
+			http.StatusServiceUnavailable, "error dialing backend: tls: failed to verify certificate: x509: ",
+			http.StatusServiceUnavailable},
+		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil,
+			http.StatusServiceUnavailable, "unexpected EOF\n", http.StatusServiceUnavailable},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t)
+			peer := c.peer("a", test.peer, "batch/v1/jobs")
+			if err := c.sync("a"); err != nil {
+				t.Fatal(err)
+			}
+			if test.breaks != nil {
+				test.breaks(c, peer)
+			}
+			answer, _, _, served := c.upgrade("websocket")
+			text, err := io.ReadAll(answer.Body)
+			if answer.StatusCode != test.code || !strings.HasPrefix(string(text), test.text) || err != nil ||
+				answer.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Errorf("%v %q, %v", answer, text, err)
+			}
+			<-served
+			c.counted(map[string]int{"rerouted 200 //": 2, fmt.Sprintf("rerouted %d batch/v1/jobs", test.counted): 1})
+		})
 	}
 }
 
