@@ -147,3 +147,37 @@ func TestClosedWithoutAChange(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The past that is read of etcd is that of the etcd that a store follows: another one in its place, which has other
+// objects at the same revisions, is not taken for it, although the watch has not noticed it yet.
+//
+// SPEC: STORE-2
+func TestPastOfReplacedEtcd(t *testing.T) {
+	first, second := startEtcd(t, reference.EtcdOptions{}), startEtcd(t, reference.EtcdOptions{})
+	var beside *store.Store
+	var past int64
+	for _, p := range []*reference.EtcdProcess{second, first} {
+		beside = openPlain(t, p.URL)
+		past = putPlain(t, beside, pod("a"), p.URL)
+		for range 5 {
+			putPlain(t, beside, pod("a"), "later")
+		}
+	}
+	l := newLine(t, first.URL)
+	h := newHeld("hold")
+	s := openPlain(t, l.URL(), h.configure)
+	putPlain(t, beside, pod("held"), "hold")
+	<-h.decoding
+	l.lead(second.URL)
+	l.drop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	v, err := s.At(ctx, pod("a"), past)
+	if !errors.Is(err, store.ErrClosed) || v != nil {
+		t.Errorf("%v, %v", v, err)
+	}
+	if err := s.Healthy(); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("it has not been noticed: %v", err)
+	}
+	close(h.release)
+}

@@ -56,6 +56,9 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 //	etcd has revision r when the answer has come  ⇒  the answer has all changes after r, up to its last one,
 //	                                                 and the value before each
 //
+// That answer also says which etcd it is: another one, in the place of the one that the state follows, has other changes
+// at the same revisions.
+//
 // past looks at each change, too: it knows which ones must have a value before.
 func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*store.Commit) error) error {
 	w := h.w
@@ -170,17 +173,18 @@ func (w *Writer) past(ctx context.Context, e *clientv3.Event) ([]*store.Record, 
 }
 
 // has returns store.ErrCompacted if etcd does not have a revision any more.
-func (e *Cluster) has(ctx context.Context, revision int64) error {
+func (w *Writer) has(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := e.client.Get(ctx, e.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithRev(revision))
+	had := w.state.Revision()
+	answer, err := w.client.Get(ctx, w.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithRev(revision))
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return store.ErrCompacted
 	case err != nil:
 		return fmt.Errorf("etcd: %w", err)
 	}
-	return nil
+	return w.same(answer.Header.ClusterId, answer.Header.Revision, had)
 }
 
 // oldest is the oldest revision after which etcd has all changes. A watch from the beginning, of a key that does not
