@@ -56,8 +56,8 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 //	etcd has revision r when the answer has come  ⇒  the answer has all changes after r, up to its last one,
 //	                                                 and the value before each
 //
-// That answer also says which etcd it is: another one, in the place of the one that the state follows, has other changes
-// at the same revisions.
+// That answer also says which etcd it is: another one, in the place of the one that the state follows, has other
+// changes at the same revisions.
 //
 // past looks at each change, too: it knows which ones must have a value before.
 func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*store.Commit) error) error {
