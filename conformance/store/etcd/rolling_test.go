@@ -3,14 +3,10 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,113 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"plinth/conformance/internal/balancer"
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
 )
-
-// balancer passes connections on to servers that are ready, in turn: what is in front of several servers, and knows
-// nothing of HTTP. What it knows of a server may be as old as staleAfter; on a machine that is so slow that it is
-// older, connections wait for the next look. So a server that serves for longer than that after /readyz has failed gets
-// no connection when its port is closed, however slow the machine is.
-type balancer struct {
-	listener net.Listener
-	began    time.Time
-	servers  []*backend
-	next     atomic.Int64
-	refused  atomic.Int64 // connections for which no server was there
-}
-
-// staleAfter is how old the answer of /readyz may be by which a connection is passed on.
-const staleAfter = 500 * time.Millisecond
-
-// backend is a server behind a balancer. ready is when the last question was sent that it has answered with yes, in ns
-// since the balancer began; 0: it has answered otherwise since, or never.
-type backend struct {
-	url    string
-	client *http.Client
-	ready  atomic.Int64
-}
-
-// newBalancer looks at /readyz of the servers until the test ends.
-func newBalancer(t *testing.T, servers []*server) *balancer {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &balancer{listener: listener, began: time.Now()}
-	t.Cleanup(func() { listener.Close() })
-	for _, s := range servers {
-		one := &backend{url: s.URL, client: s.Client()}
-		b.servers = append(b.servers, one)
-		go func() {
-			for ; t.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
-				b.look(one)
-			}
-		}()
-	}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go b.serve(near)
-		}
-	}()
-	return b
-}
-
-// look finds out whether a server is ready.
-func (b *balancer) look(one *backend) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	asked := time.Since(b.began)
-	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, one.url+"/readyz", nil)
-	if err != nil {
-		return
-	}
-	answer, err := one.client.Do(rq)
-	if err == nil {
-		answer.Body.Close()
-	}
-	if err != nil || answer.StatusCode != http.StatusOK {
-		asked = 0
-	}
-	one.ready.Store(int64(asked))
-}
-
-// choose returns a server that is ready; nil: there is none for a minute.
-func (b *balancer) choose() *backend {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		for range b.servers {
-			one := b.servers[int(b.next.Add(1))%len(b.servers)]
-			if at := one.ready.Load(); at > 0 && time.Since(b.began)-time.Duration(at) < staleAfter {
-				return one
-			}
-		}
-	}
-	return nil
-}
-
-func (b *balancer) serve(near net.Conn) {
-	defer near.Close()
-	one := b.choose()
-	if one == nil {
-		b.refused.Add(1)
-		return
-	}
-	far, err := net.Dial("tcp", strings.TrimPrefix(one.url, "https://"))
-	if err != nil { // many balancers try no other one
-		b.refused.Add(1)
-		return
-	}
-	defer far.Close()
-	go func() { _, _ = io.Copy(far, near); far.Close() }()
-	_, _ = io.Copy(near, far)
-}
-
-func (b *balancer) URL() string { return "https://" + b.listener.Addr().String() }
 
 // Servers that are restarted one after another behind a balancer are one server to its clients: reads, writes, applies
 // and informers see no error.
@@ -142,7 +35,7 @@ func TestRollingRestart(t *testing.T) {
 			p := startEtcd(t, reference.EtcdOptions{})
 			all := atOnceWith(t, p.URL, append([]string{"--shutdown-delay-duration=2s", "--goaway-chance=0.01"}, flags...),
 				harness.Plinth, harness.Plinth, harness.Plinth)
-			b := newBalancer(t, all)
+			b := balancer.New(t, all[0].Server, all[1].Server, all[2].Server)
 			config, err := all[0].Config()
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +53,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 			l.atLeast(t, 100)
 			l.end(t)
-			if n := b.refused.Load(); n > 0 {
+			if n := b.Refused(); n > 0 {
 				t.Errorf("no server was there for %d connections", n)
 			}
 		})
