@@ -1,12 +1,16 @@
-// Package controlplane runs the real kube-controller-manager and kube-scheduler against a server, and reads their logs.
+// Package controlplane runs the real kube-controller-manager and kube-scheduler against a server, reads their logs, and
+// compares the errors there with those that occur with the reference. KWOK can simulate the nodes.
 // They have the identities that they have in a real cluster: users of their own, and a service account for each
 // controller, with the permissions of the bootstrap policy.
 package controlplane
 
 import (
+	"cmp"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +30,8 @@ type Options struct {
 	Manager     []string // further flags of kube-controller-manager
 	Scheduler   []string // further flags of kube-scheduler
 	NoScheduler bool
+	Kwok        bool   // KWOK is all nodes, with its stages node-fast and pod-fast and with node leases
+	URL         string // where the programs connect to, as to a balancer; "": to the server itself
 }
 
 // Plane holds the running programs.
@@ -52,6 +58,9 @@ func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	if o.NoScheduler {
 		programs = programs[:1]
 	}
+	if o.Kwok {
+		programs = append(programs, reference.KwokProgram)
+	}
 	folder, err := reference.BuildPrograms(os.Stderr, programs...)
 	if err != nil {
 		return nil, err
@@ -59,46 +68,63 @@ func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	key, ca, err := material(dir, server)
-	if err != nil {
-		return nil, err
-	}
 	p := &Plane{}
-	flags := func(name, token string, more ...string) ([]string, error) {
-		kubeconfig := filepath.Join(dir, name+".kubeconfig")
-		both := []string{"--kubeconfig=" + kubeconfig, "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}
-		return append(both, more...), writeKubeconfig(server, kubeconfig, token)
-	}
-	manager, err := flags("manager", harness.ManagerToken, "--service-account-private-key-file="+key, "--root-ca-file="+ca,
-		"--use-service-account-credentials=true")
-	if err != nil {
-		return nil, err
-	}
-	if err := p.start(dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...)); err != nil {
-		return nil, err
-	}
-	if o.NoScheduler {
-		return p, nil
-	}
-	scheduler, err := flags("scheduler", harness.SchedulerToken)
-	if err == nil {
-		err = p.start(dir, filepath.Join(folder, reference.Scheduler), append(scheduler, o.Scheduler...))
-	}
-	if err != nil {
+	if err := p.startAll(dir, folder, server, o); err != nil {
 		p.Stop()
 		return nil, err
 	}
 	return p, nil
 }
 
-// writeKubeconfig writes a kubeconfig for the user of a token.
-func writeKubeconfig(server *harness.Server, file, token string) error {
+func (p *Plane) startAll(dir, folder string, server *harness.Server, o Options) error {
+	key, ca, err := material(dir, server)
+	if err != nil {
+		return err
+	}
+	flags := func(name, token string, more ...string) ([]string, error) {
+		kubeconfig := filepath.Join(dir, name+".kubeconfig")
+		return append([]string{"--kubeconfig=" + kubeconfig}, more...), writeKubeconfig(server, o.URL, kubeconfig, token)
+	}
+	manager, err := flags("manager", harness.ManagerToken, "--secure-port=0", "--kube-api-qps=500",
+		"--kube-api-burst=1000", "--service-account-private-key-file="+key, "--root-ca-file="+ca, "--use-service-account-credentials=true")
+	if err != nil {
+		return err
+	}
+	if err := p.start(dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...)); err != nil {
+		return err
+	}
+	if !o.NoScheduler {
+		scheduler, err := flags("scheduler", harness.SchedulerToken, "--secure-port=0", "--kube-api-qps=500",
+			"--kube-api-burst=1000")
+		if err != nil {
+			return err
+		}
+		if err := p.start(dir, filepath.Join(folder, reference.Scheduler), append(scheduler, o.Scheduler...)); err != nil {
+			return err
+		}
+	}
+	if !o.Kwok {
+		return nil
+	}
+	nodes, err := flags("nodes", harness.AdminToken, "--config="+filepath.Join(folder, reference.KwokStages),
+		"--manage-all-nodes=true", "--node-lease-duration-seconds=40")
+	if err != nil {
+		return err
+	}
+	return p.start(dir, filepath.Join(folder, reference.KwokProgram), nodes)
+}
+
+// writeKubeconfig writes a kubeconfig for the user of a token, who connects to url; "": to the server.
+func writeKubeconfig(server *harness.Server, url, file, token string) error {
 	config, err := clientcmd.LoadFromFile(server.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	for name := range config.AuthInfos {
 		config.AuthInfos[name] = server.User(token)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server = cmp.Or(url, cluster.Server)
 	}
 	return clientcmd.WriteToFile(*config, file)
 }
@@ -198,6 +224,27 @@ type Error struct {
 	Message string
 }
 
+// errorIn returns the error that a line of a log is about; nil: it is about none. KWOK writes JSON.
+func errorIn(line string) *Error {
+	if m := header.FindStringSubmatch(line); m != nil {
+		return &Error{Place: m[1], Message: strings.TrimSpace(m[2])}
+	}
+	var entry struct {
+		Level  string
+		Source struct {
+			File string
+			Line int
+		}
+		Msg string
+		Err string
+	}
+	if json.Unmarshal([]byte(line), &entry) != nil || entry.Level != "ERROR" {
+		return nil
+	}
+	return &Error{Place: fmt.Sprintf("%s:%d", filepath.Base(entry.Source.File), entry.Source.Line),
+		Message: fmt.Sprintf("%q err=%q", entry.Msg, entry.Err)}
+}
+
 // Errors returns the errors that the programs have logged until now.
 func (p *Plane) Errors() ([]Error, error) {
 	var found []Error
@@ -207,9 +254,9 @@ func (p *Plane) Errors() ([]Error, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(string(text)) {
-			if m := header.FindStringSubmatch(line); m != nil {
-				found = append(found, Error{Program: strings.TrimSuffix(filepath.Base(name), ".log"), Place: m[1],
-					Message: strings.TrimSpace(m[2])})
+			if e := errorIn(line); e != nil {
+				e.Program = strings.TrimSuffix(filepath.Base(name), ".log")
+				found = append(found, *e)
 			}
 		}
 	}

@@ -240,13 +240,13 @@ func (s *Server) enterPlane() error {
 
 func (s *Server) startReference() error {
 	p, err := reference.Start(context.Background(), reference.Options{
-		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir,
-			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags, Etcd: s.options.Etcd, Hostname: s.options.Hostname})
+		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir, "tokens.csv"), Fsync: s.options.Fsync,
+		Flags: s.options.Flags, Etcd: s.options.Etcd, Port: s.port, Hostname: s.options.Hostname})
 	if err != nil {
 		return err
 	}
 	s.processes = follow(p.Commands...)
-	s.URL, s.Etcd = fmt.Sprintf("https://127.0.0.1:%d", p.Port), p.Etcd
+	s.port, s.URL, s.Etcd = p.Port, fmt.Sprintf("https://127.0.0.1:%d", p.Port), p.Etcd
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.URL, InsecureSkipTLSVerify: true}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: AdminToken}
@@ -422,7 +422,7 @@ func (s *Server) Stop() error {
 	return how
 }
 
-// Restart kills the server, if it still runs, and starts it again on the same data and, with Plinth, on the same port.
+// Restart kills the server, if it still runs, and starts it again on the same data and on the same port.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.start()

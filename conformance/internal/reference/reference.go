@@ -28,6 +28,7 @@ const (
 	Kubernetes  = "1.37.1"
 	Etcd        = "v3.7.3"
 	EtcdRefused = "v3.5.7"
+	Kwok        = "v0.8.0"
 )
 
 // folder returns the folder in which the programs are kept.
@@ -42,7 +43,8 @@ func folder() (string, error) {
 	return filepath.Join(home, ".cache", "reference"), nil
 }
 
-// The programs that BuildPrograms builds: those of Kubernetes, etcd, and the etcd of version EtcdRefused.
+// The programs that BuildPrograms builds: those of Kubernetes, etcd, the etcd of version EtcdRefused, and KWOK, beside
+// which KwokStages is written.
 const (
 	EtcdProgram        = "etcd"
 	EtcdRefusedProgram = "etcd-" + EtcdRefused
@@ -50,6 +52,9 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
+
+	KwokProgram = "kwok"
+	KwokStages  = "kwok-stages.yaml"
 )
 
 // Build builds etcd and kube-apiserver, unless that has been done before, and returns their folder.
@@ -83,6 +88,8 @@ func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 			err = buildEtcd(dir, program, Etcd, log)
 		case program == EtcdRefusedProgram:
 			err = buildEtcd(dir, program, EtcdRefused, log)
+		case program == KwokProgram:
+			err = buildKwok(dir, log)
 		default:
 			err = buildKubernetes(dir, log, program)
 		}
@@ -129,6 +136,44 @@ func buildEtcd(dir, program, version string, log io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// stages are those that kwokctl uses by default, and node leases instead of heartbeats.
+var stages = []string{"node/fast/node-initialize.yaml", "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+	"pod/fast/pod-ready.yaml", "pod/fast/pod-complete.yaml", "pod/fast/pod-delete.yaml"}
+
+// buildKwok builds KWOK and writes its stages for nodes and Pods, which are files of its module.
+func buildKwok(dir string, log io.Writer) error {
+	src := filepath.Join(dir, "src", KwokProgram)
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return err
+	}
+	text := []byte("module reference-kwok\n\ngo 1.26.0\n")
+	if err := os.WriteFile(filepath.Join(src, "go.mod"), text, 0o644); err != nil {
+		return err
+	}
+	const module = "sigs.k8s.io/kwok"
+	if err := in(src, log, "get", module+"/cmd/kwok@"+Kwok); err != nil {
+		return err
+	}
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Dir = src
+	out, err := list.Output()
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	for _, name := range stages {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "kustomize", "stage", name))
+		if err != nil {
+			return err
+		}
+		all.WriteString("---\n" + string(text))
+	}
+	if err := os.WriteFile(filepath.Join(dir, KwokStages), []byte(all.String()), 0o644); err != nil {
+		return err
+	}
+	return in(src, log, "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, KwokProgram), module+"/cmd/kwok")
 }
 
 // The published k8s.io/kubernetes names its staging modules v0.0.0 and replaces them by folders that the module does
@@ -202,6 +247,7 @@ type Options struct {
 	Fsync     bool     // if false, etcd is faster, and a power cut may lose writes
 	Flags     []string // further flags of kube-apiserver
 	Etcd      string   // the URL of an etcd that runs already; "": one is started
+	Port      int      // where it listens; 0: at a free port
 	// Hostname is the name that it takes the machine to have, which needs Linux and root. Its identity is a hash of that,
 	// so two on one etcd need two names. "": it is that of the machine.
 	Hostname string
@@ -220,9 +266,13 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
-	if err != nil {
-		return nil, err
+	port := o.Port
+	if port == 0 {
+		ports, err := freePorts(1)
+		if err != nil {
+			return nil, err
+		}
+		port = ports[0]
 	}
 	if err := ServiceAccountKeys(o.Dir); err != nil {
 		return nil, err
@@ -236,7 +286,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		client, commands = etcd.URL, append(commands, etcd.Command)
 	}
 	flags := append([]string{"--etcd-servers=" + client, "--cert-dir=" + filepath.Join(o.Dir, "certs"),
-		fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16",
 		"--token-auth-file=" + o.TokenFile, "--allow-privileged=true",
 		"--disable-admission-plugins=ServiceAccount"}, o.Flags...)
@@ -261,7 +311,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		return nil, err
 	}
 	commands[0] = apiserver
-	return &Process{Port: ports[0], Etcd: client, Commands: commands}, nil
+	return &Process{Port: port, Etcd: client, Commands: commands}, nil
 }
 
 // EtcdOptions are those of one etcd.
