@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -538,6 +539,21 @@ func TestWatchBeginnings(t *testing.T) {
 		if w.Revision() != b.store.Revision() {
 			t.Errorf("%+v: a bookmark would have revision %d, the store has %d", c.o, w.Revision(), b.store.Revision())
 		}
+	}
+}
+
+// A watch that cannot begin is none: whoever gets the error has nothing to close.
+//
+// SPEC: WATCH-2
+func TestWatchThatCannotBegin(t *testing.T) {
+	b := newBench(t)
+	first := b.create(`{"metadata":{"name":"a"}}`)
+	if err := b.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := WatchOptions{ListOptions: ListOptions{ResourceVersion: fmt.Sprint(first.Object.Revision)}}
+	if w, err := b.Watch(t.Context(), b.request(""), o); w != nil || !errors.Is(err, store.ErrClosed) {
+		t.Errorf("got the watch %v and the error %v", w, err)
 	}
 }
 

@@ -126,7 +126,10 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, tooOld(w.start, e.store.Revision())
 	}
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // tooOld is 410: the history does not reach back to the revision.
