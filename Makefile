@@ -54,7 +54,7 @@ check: ## real clients, controllers and etcd, and what is recorded of kube-apise
 	cd tools/site && go test -count=1 ./... # the pages are none of the inputs that go test knows of; Hugo is built the first time: minutes
 	cd release && go test -count=1 ./... # the sources that it builds are none of the inputs that go test knows of
 	cd cloud && go vet ./... && go test -count=1 ./... # the product's packages are in another module
-	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler and etcd: minutes the first time
+	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler, KWOK and etcd: minutes the first time
 	cd conformance/monitoring && go test -count=1 ./...
 	cd conformance && go test -count=1 -timeout 20m ./... # the server that they run is none of the inputs that go test knows of; client/outside builds the libraries of 2024 the first time
 
@@ -95,6 +95,7 @@ etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a r
 	cd conformance && CONFORMANCE_STORE=etcd go test -count=1 -timeout 90m ./client/apply ./client/clientgo ./client/collection ./client/kubectl ./http/requests
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -frozen 1m -v
 	cd conformance && go test -count=1 -timeout 20m ./store/replicas -duration 1m -v
+	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 40m ./store/rolling -duration 2m -v
 
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
@@ -111,6 +112,9 @@ nightly: ## the oracles of merges, patches, custom types and the past at length,
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/plane -run TestPastHistories -histories 10000 -seed "$$(date +%s)"
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/store/etcd -run TestSimulation -deviations 2 -simulations 200000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./store/replicas -duration 5m -seed "$$(date +%s)" -v
+	cd conformance && go test -count=1 -timeout 1h ./store/rolling -run TestControllers -duration 10m -nodes 100 -pods 2000 -v
+	cd conformance && go test -count=1 -timeout 30m ./store/rolling -run 'TestControllers$$' -fault pod -v
+	cd conformance && go test -count=1 -timeout 30m ./store/rolling -run 'TestControllers$$' -fault kill -v
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go run ./load/planes
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100

@@ -15,7 +15,8 @@
 //     aggregation, languages, guides.
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood, planes.
 //   - store: do several servers, and a kube-apiserver beside them, share an etcd, and two releases a directory? Do they
-//     answer as one server, whatever fails? etcd, services, replicas, releases.
+//     answer as one server, whatever fails? etcd, services, replicas,
+//     rolling, releases.
 //   - console: does the console's page do what it is for, in a real browser, and does nothing run in it that is not its
 //     own?
 //   - mutants: is a change of the rules noticed by the product's own tests?

@@ -41,14 +41,22 @@ type Plane struct {
 	stops []func()
 }
 
-// Run starts the programs and ends them with the test.
+// Run starts the programs and ends them with the test. The logs are kept when it has failed.
 func Run(t testing.TB, server *harness.Server, o Options) *Plane {
 	t.Helper()
 	p, err := Start(t.TempDir(), server, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Stop)
+	t.Cleanup(func() {
+		p.Stop()
+		for _, log := range p.logs {
+			if t.Failed() {
+				kept, err := harness.Keep(log, t.Name())
+				t.Logf("the log of %s is kept as %s: %v", filepath.Base(log), kept, err)
+			}
+		}
+	})
 	return p
 }
 
@@ -86,7 +94,8 @@ func (p *Plane) startAll(dir, folder string, server *harness.Server, o Options) 
 		return append([]string{"--kubeconfig=" + kubeconfig}, more...), writeKubeconfig(server, o.URL, kubeconfig, token)
 	}
 	manager, err := flags("manager", harness.ManagerToken, "--secure-port=0", "--kube-api-qps=500",
-		"--kube-api-burst=1000", "--service-account-private-key-file="+key, "--root-ca-file="+ca, "--use-service-account-credentials=true")
+		"--kube-api-burst=1000", "--service-account-private-key-file="+key, "--root-ca-file="+ca,
+		"--use-service-account-credentials=true")
 	if err != nil {
 		return err
 	}

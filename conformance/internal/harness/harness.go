@@ -504,7 +504,7 @@ func Run(t testing.TB, o Options) *Server {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			if kept, err := keep(s.LogFile(), t.Name()); err == nil {
+			if kept, err := Keep(s.LogFile(), t.Name()); err == nil {
 				t.Logf("the log of %s is kept as %s; its end:\n%s", s.Kind, kept, s.LogTail(10))
 			}
 		}
@@ -538,7 +538,8 @@ func RunTarget(t testing.TB, flags ...string) *Server {
 	return Run(t, o)
 }
 
-func keep(file, name string) (string, error) {
+// Keep copies a log out of the folder of a test, which is removed, and returns the name of the copy.
+func Keep(file, name string) (string, error) {
 	from, err := os.Open(file)
 	if err != nil {
 		return "", err

@@ -389,5 +389,5 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// StopGrace is how long the processes have to end after SIGTERM.
-const StopGrace = 10 * time.Second
+// StopGrace is how long the processes have to end after SIGTERM, beside other tests on the machine.
+const StopGrace = 30 * time.Second
