@@ -313,6 +313,12 @@ func (l *ledger) totals() (made, gone int) {
 	return made, gone
 }
 
+// changes is how many Pods have come or gone.
+func (l *ledger) changes() int {
+	made, gone := l.totals()
+	return made + gone
+}
+
 // all is for a licence for any Pod of an app.
 func all(*core.Pod) bool { return true }
 

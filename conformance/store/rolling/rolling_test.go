@@ -224,11 +224,10 @@ func (r *run) startServers(kind harness.Kind, etcd string) {
 	r.must(errors.Join(errs...))
 }
 
-// restart restarts one server after another until the users have done their work, and each at least once.
+// restart restarts one server after another until the users have done their work, and each at least once. Between two
+// restarts a tenth as many Pods as there are come or go.
 func (r *run) restart(worked <-chan error) error {
-	var err error
-	done := false
-	for !done || r.restarts < replicas {
+	for done := false; !done || r.restarts < replicas; {
 		s := r.servers[r.restarts%replicas]
 		r.count(s)
 		if *fault == "kill" {
@@ -240,12 +239,15 @@ func (r *run) restart(worked <-chan error) error {
 			return err
 		}
 		r.restarts++
-		select {
-		case err = <-worked:
-			if done = true; err != nil {
-				return err
+		enough := r.ledger.changes() + *pods/10
+		for end := time.Now().Add(patience); !done && r.ledger.changes() < enough && time.Now().Before(end); {
+			select {
+			case err := <-worked:
+				if done = true; err != nil {
+					return err
+				}
+			case <-time.After(100 * time.Millisecond):
 			}
-		default:
 		}
 	}
 	for _, s := range r.servers {
