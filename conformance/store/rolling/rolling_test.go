@@ -78,6 +78,7 @@ type run struct {
 	etcd     *clientv3.Client
 	etcdPid  int
 	servers  []*replica
+	balancer *balancer.Balancer
 	plane    *controlplane.Plane
 	client   *kubernetes.Clientset
 	seen     cache.SharedIndexInformer // of Pods
@@ -167,6 +168,7 @@ func raise(t *testing.T, kind harness.Kind) *run {
 		behind = append(behind, s.Server)
 	}
 	b := balancer.New(t, behind...)
+	r.balancer = b
 	if *fault == "blind" {
 		b.Blind()
 	}
@@ -314,6 +316,9 @@ func (r *run) compare() (problems []string) {
 	problems = append(problems, r.ledger.wrong...)
 	if !r.plane.Runs() {
 		problems = append(problems, "kube-controller-manager, kube-scheduler or KWOK has ended")
+	}
+	if n := r.balancer.Refused(); n > 0 {
+		problems = append(problems, fmt.Sprintf("no server was there for %d connections", n))
 	}
 	if r.restarts < replicas {
 		problems = append(problems, fmt.Sprintf("there were %d restarts only", r.restarts))
