@@ -104,10 +104,17 @@ func (r *release) documents() ([]entry, error) {
 	return all, nil
 }
 
-// writeArchive writes the archive of a platform: the program and the documents, without a folder around them, as
-// Homebrew and krew take it.
-func (r *release) writeArchive(p platform) error {
-	plinth, err := program(p.exe(name), r.programs[p].plinth)
+// writeArchives writes the archives of a platform, one for each program: it and the documents, without a folder around
+// them, as Homebrew and krew take it.
+func (r *release) writeArchives(p platform) error {
+	if err := r.writeArchive(p, name, r.programs[p].plinth); err != nil {
+		return err
+	}
+	return r.writeArchive(p, cloudName, r.programs[p].cloud)
+}
+
+func (r *release) writeArchive(p platform, of, file string) error {
+	one, err := program(p.exe(of), file)
 	if err != nil {
 		return err
 	}
@@ -119,11 +126,11 @@ func (r *release) writeArchive(p platform) error {
 	if p.zip {
 		write = zipOf
 	}
-	body, err := write(r.date, append([]entry{plinth}, documents...))
+	body, err := write(r.date, append([]entry{one}, documents...))
 	if err != nil {
 		return err
 	}
-	return r.put(p.archive(r.version), body)
+	return r.put(p.archive(of, r.version), body)
 }
 
 // put writes a file of the release and notes its sums.

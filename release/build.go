@@ -10,23 +10,32 @@ import (
 )
 
 // programs are the paths of the programs of one platform.
-type programs struct{ plinth, kubectl string }
+type programs struct{ plinth, cloud, kubectl string }
+
+// cloudName is the program for backups in object storages, which has an archive of its own: it is as large as plinth.
+const cloudName = "plinth-cloud"
 
 // compile builds the programs of a platform: static, without the paths of the checkout, and without what the go command
 // finds out about it, so that they are the same elsewhere.
 func (r *release) compile(p platform) error {
 	built := programs{
 		plinth:  filepath.Join(r.work, p.os+"-"+p.arch, p.exe("plinth")),
+		cloud:   filepath.Join(r.work, p.os+"-"+p.arch, p.exe(cloudName)),
 		kubectl: filepath.Join(r.work, p.os+"-"+p.arch, p.exe("kubectl")),
 	}
 	product := r.module + "/internal/product"
-	if err := r.goBuild(p, r.source, built.plinth, "./cmd/plinth", fmt.Sprintf("-X %s.from=%s -X %s.at=%s",
-		product, r.commit, product, r.date.Format(time.RFC3339))); err != nil {
+	from := fmt.Sprintf("-X %s.from=%s -X %s.at=%s", product, r.commit, product, r.date.Format(time.RFC3339))
+	if err := r.goBuild(p, r.source, built.plinth, "./cmd/plinth", from); err != nil {
 		return err
+	}
+	if err := r.goBuild(p, filepath.Join(r.source, "cloud"), built.cloud, ".", from); err != nil {
+		return err
+	}
+	if r.kubectl != "" {
+		built.kubectl = r.kubectl
 	}
 	r.programs[p] = built
 	if r.kubectl != "" {
-		r.programs[p] = programs{plinth: built.plinth, kubectl: r.kubectl}
 		return nil
 	}
 	of := "k8s.io/component-base/version"

@@ -58,7 +58,7 @@ func (r *release) facts() facts {
 }
 
 func (r *release) platformFacts(p platform) platformFacts {
-	archive := p.archive(r.version)
+	archive := p.archive(name, r.version)
 	return platformFacts{OS: p.os, Arch: p.arch, URL: r.url(archive), SHA256: r.sums[archive]["sha256"], Archive: archive,
 		Program: p.exe(name), NPMOS: p.npmOS, NPMCPU: p.npmCPU, NPMName: npmName(p), Wheel: p.wheel}
 }

@@ -96,7 +96,7 @@ func packageOf(t *testing.T, version string) string {
 func programDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	unpackGz(t, open(built.platforms[0].archive(built.version)), dir)
+	unpackGz(t, open(built.platforms[0].archive(name, built.version)), dir)
 	return dir
 }
 

@@ -242,7 +242,7 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	files := unpackGz(t, open(built.platforms[0].archive(built.version)), root)
+	files := unpackGz(t, open(built.platforms[0].archive(name, built.version)), root)
 	if got := strings.Join(files, " "); got != "plinth README.md CHANGELOG.md SECURITY.md" {
 		t.Errorf("the archive has %s", got)
 	}
@@ -277,26 +277,63 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// The program for object storages has an archive of its own. Unpacked beside plinth it is found, and is of the same
+// release: what fails is the connection to the storage.
+func TestCloudArchive(t *testing.T) {
+	p, dir := built.platforms[0], t.TempDir()
+	unpackGz(t, open(p.archive(name, built.version)), dir)
+	restore := func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, "plinth"), "restore", "-o", filepath.Join(dir, "data"),
+			"s3://bucket/plinth?region=us-east-1&use_path_style=true&endpoint=http://127.0.0.1:1")
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b",
+			"AWS_MAX_ATTEMPTS=1"}
+		text, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("it is restored: %s", text)
+		}
+		return string(text)
+	}
+	if text := restore(); !strings.Contains(text, "plinth-cloud") || strings.Contains(text, "connection refused") {
+		t.Errorf("without the program: %s", text)
+	}
+	files := unpackGz(t, open(p.archive(cloudName, built.version)), dir)
+	if got := strings.Join(files, " "); got != "plinth-cloud README.md CHANGELOG.md SECURITY.md" {
+		t.Errorf("the archive has %s", got)
+	}
+	if text := restore(); !strings.Contains(text, "connection refused") {
+		t.Errorf("with the program: %s", text)
+	}
+}
+
 // The list of what a program consists of has its modules, and the libraries of the console's page, each once.
 func TestSBOM(t *testing.T) {
 	p := built.platforms[0]
-	file, err := os.Open(filepath.Join(built.out, fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, built.version, p.os, p.arch)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var bom cyclonedx.BOM
-	if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]int{}
-	for _, c := range *bom.Components {
-		seen[c.Name]++
-	}
-	for _, library := range []string{"std", "github.com/google/cel-go", "preact", "htm", "@preact/signals",
-		"@preact/signals-core"} {
-		if seen[library] != 1 {
-			t.Errorf("%s is listed %d times", library, seen[library])
+	for of, libraries := range map[string][]string{
+		name: {"std", "github.com/google/cel-go", "preact", "htm", "@preact/signals", "@preact/signals-core"},
+		// Of its own release is plinth, from the same sources.
+		cloudName: {"std", "gocloud.dev", built.module},
+	} {
+		file, err := os.Open(open(fmt.Sprintf("%s_%s_%s_%s.cdx.json", of, built.version, p.os, p.arch)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var bom cyclonedx.BOM
+		if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for _, c := range *bom.Components {
+			if seen[c.Name]++; c.Version == "" || strings.Contains(c.PackageURL, "..") {
+				t.Errorf("%s has the component %s", of, c.PackageURL)
+			}
+		}
+		for _, library := range libraries {
+			if seen[library] != 1 {
+				t.Errorf("%s: %s is listed %d times", of, library, seen[library])
+			}
 		}
 	}
 	// Every file that the page loads from elsewhere is of a package that is listed.

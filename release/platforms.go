@@ -41,13 +41,13 @@ func (p platform) exe(program string) string {
 	return program
 }
 
-// archive is the name of the archive of a release.
-func (p platform) archive(version string) string {
+// archive is the name of the archive of a program.
+func (p platform) archive(program, version string) string {
 	end := ".tar.gz"
 	if p.zip {
 		end = ".zip"
 	}
-	return fmt.Sprintf("%s_%s_%s_%s%s", name, version, p.os, p.arch, end)
+	return fmt.Sprintf("%s_%s_%s_%s%s", program, version, p.os, p.arch, end)
 }
 
 // choose returns the platforms with these names, or all.

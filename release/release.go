@@ -223,7 +223,7 @@ func (r *release) build() error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		for _, write := range []func(platform) error{
-			r.writeArchive, r.writeSBOM, r.writePackages, r.writeEnvtest, r.writeWheel, r.writeNPM,
+			r.writeArchives, r.writeSBOMs, r.writePackages, r.writeEnvtest, r.writeWheel, r.writeNPM,
 		} {
 			if err := write(p); err != nil {
 				return fmt.Errorf("%s: %w", p, err)

@@ -13,15 +13,30 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes the list of modules that the program of a platform consists of, which the linker has recorded in it,
-// and of the libraries of the console's page, which are files in it.
-func (r *release) writeSBOM(p platform) error {
-	info, err := buildinfo.ReadFile(r.programs[p].plinth)
+// writeSBOMs writes the lists of modules that the programs of a platform consist of, which the linker has recorded in
+// them, and of the libraries of the console's page, which are files in plinth.
+func (r *release) writeSBOMs(p platform) error {
+	page, err := r.pageLibraries()
 	if err != nil {
 		return err
 	}
-	product := cyclonedx.Component{BOMRef: name, Type: cyclonedx.ComponentTypeApplication, Name: name, Version: r.version,
-		Description: summary, PackageURL: fmt.Sprintf("pkg:golang/%s@v%s", r.module, r.version)}
+	if err := r.writeSBOM(p, name, summary, r.programs[p].plinth, page); err != nil {
+		return err
+	}
+	return r.writeSBOM(p, cloudName, "Backups of Plinth in object storages", r.programs[p].cloud, nil)
+}
+
+func (r *release) writeSBOM(p platform, of, about, file string, more []cyclonedx.Component) error {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	itself := fmt.Sprintf("pkg:golang/%s@v%s", r.module, r.version)
+	product := cyclonedx.Component{BOMRef: of, Type: cyclonedx.ComponentTypeApplication, Name: of, Version: r.version,
+		Description: about, PackageURL: itself}
+	if of != name {
+		product.PackageURL = fmt.Sprintf("pkg:golang/%s@v%s", info.Main.Path, r.version)
+	}
 	if r.licence != nil {
 		product.Licenses = &cyclonedx.Licenses{{License: &cyclonedx.License{ID: r.licence.id}}}
 	}
@@ -29,6 +44,12 @@ func (r *release) writeSBOM(p platform) error {
 		Version: info.GoVersion, PackageURL: "pkg:golang/std@" + info.GoVersion[len("go"):]}}
 	refs := []string{"std"}
 	for _, m := range info.Deps {
+		if m.Path == r.module { // of the same release, from the same sources
+			modules = append(modules, cyclonedx.Component{BOMRef: itself, Type: cyclonedx.ComponentTypeLibrary,
+				Name: m.Path, Version: r.version, PackageURL: itself})
+			refs = append(refs, itself)
+			continue
+		}
 		if m.Replace != nil {
 			m = m.Replace
 		}
@@ -37,26 +58,22 @@ func (r *release) writeSBOM(p platform) error {
 			Version: m.Version, PackageURL: purl, Properties: &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}})
 		refs = append(refs, purl)
 	}
-	page, err := r.pageLibraries()
-	if err != nil {
-		return err
-	}
-	for _, l := range page {
+	for _, l := range more {
 		modules, refs = append(modules, l), append(refs, l.BOMRef)
 	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &product}
 	bom.Components = &modules
-	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: name, Dependencies: &refs}}
+	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: of, Dependencies: &refs}}
 	// Random elsewhere; here the same for the same program.
-	id := sha256.Sum256([]byte(r.module + r.version + r.commit + p.String()))
+	id := sha256.Sum256([]byte(of + r.module + r.version + r.commit + p.String()))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // RFC 9562, version 8
 	bom.SerialNumber = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	var out bytes.Buffer
 	if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
 		return err
 	}
-	return r.put(fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, r.version, p.os, p.arch), out.Bytes())
+	return r.put(fmt.Sprintf("%s_%s_%s_%s.cdx.json", of, r.version, p.os, p.arch), out.Bytes())
 }
 
 // pageLibraries are the npm packages whose files are in the program: those of the list by which they were fetched.

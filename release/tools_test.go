@@ -250,7 +250,7 @@ func TestFormula(t *testing.T) {
 	all := *built
 	all.platforms, all.out, all.sums = platforms, t.TempDir(), map[string]map[string]string{}
 	for i, p := range platforms {
-		all.sums[p.archive(all.version)] = map[string]string{"sha256": strings.Repeat(fmt.Sprint(i), 64)}
+		all.sums[p.archive(name, all.version)] = map[string]string{"sha256": strings.Repeat(fmt.Sprint(i), 64)}
 	}
 	if err := all.writeFormula(); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestAction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := built.sums[built.platforms[0].archive(built.version)]["sha256"]
+	sum := built.sums[built.platforms[0].archive(name, built.version)]["sha256"]
 	bad := filepath.Join(t.TempDir(), "install.sh")
 	write(t, bad, strings.Replace(string(script), sum, strings.Repeat("0", 64), 1))
 	text, err = run("bash "+bad, "PLINTH_START=", "PLINTH_ENVTEST=")
