@@ -95,7 +95,7 @@ etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a r
 	cd conformance && CONFORMANCE_STORE=etcd go test -count=1 -timeout 90m ./client/apply ./client/clientgo ./client/collection ./client/kubectl ./http/requests
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -frozen 1m -v
 	cd conformance && go test -count=1 -timeout 20m ./store/replicas -duration 1m -v
-	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 40m ./store/rolling -duration 2m -v
+	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 40m ./store/rolling -duration 2m -strict -v
 
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
@@ -112,7 +112,7 @@ nightly: ## the oracles of merges, patches, custom types and the past at length,
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/plane -run TestPastHistories -histories 10000 -seed "$$(date +%s)"
 	go test -count=1 -timeout 2h -vet=off $(TAGS) ./internal/store/etcd -run TestSimulation -deviations 2 -simulations 200000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./store/replicas -duration 5m -seed "$$(date +%s)" -v
-	cd conformance && go test -count=1 -timeout 1h ./store/rolling -run TestControllers -duration 10m -nodes 100 -pods 2000 -v
+	cd conformance && go test -count=1 -timeout 1h ./store/rolling -run TestControllers -duration 10m -nodes 100 -pods 2000 -strict -v
 	cd conformance && go test -count=1 -timeout 30m ./store/rolling -run 'TestControllers$$' -fault pod -v
 	cd conformance && go test -count=1 -timeout 30m ./store/rolling -run 'TestControllers$$' -fault kill -v
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
