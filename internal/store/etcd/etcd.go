@@ -243,7 +243,7 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the history cannot be read: %w", err)
 	}
-	w.state, err = e.load(ctx, c, "", horizon, &replayer{w: w})
+	w.state, err = e.load(ctx, c, "", horizon, newReplayer(w))
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the objects cannot be loaded: %w", err)
 	}

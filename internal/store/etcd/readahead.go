@@ -56,7 +56,7 @@ const (
 	aheadFor       = 10 * time.Second
 )
 
-// readAhead keeps what a Replay has received and has not yielded, for the next one.
+// readAhead keeps what was received of the history, for the next Replay (replayer.fetch).
 //
 // The problem: a cursor reads the history in batches of a few dozen changes, each by a Replay, so that a client which
 // does not read holds no more than one batch. etcd begins a watch in the past at its next turn only, of which there are
@@ -94,8 +94,22 @@ func (a *readAhead) find(after int64) *span {
 	return nil
 }
 
-// keep keeps the beginning of a span, as much of it as the bounds allow.
-func (a *readAhead) keep(s *span) {
+// keep keeps a span in pieces, as much of its beginning as there is room for, and returns how many bytes that takes.
+// What was used long ago makes room for it.
+func (a *readAhead) keep(s *span) (bytes int) {
+	for len(s.events) > 0 && bytes+aheadSpanBytes <= aheadBytes {
+		piece, size := s.piece()
+		bytes += size
+		if size <= aheadBytes {
+			a.keepPiece(keptSpan{piece, size})
+		}
+		s = s.from(piece.last())
+	}
+	return bytes
+}
+
+// piece is the beginning of a span, which has some, and its bytes: as much of it as one that is kept may have.
+func (s *span) piece() (*span, int) {
 	n, bytes := 0, 0
 	for n < len(s.events) {
 		end, more := n+firstRevision(s.events[n:]), 0
@@ -107,17 +121,17 @@ func (a *readAhead) keep(s *span) {
 		}
 		n, bytes = end, bytes+more
 	}
-	if n == 0 || bytes > aheadBytes {
-		return
-	}
 	// A part of the array would keep all of it.
-	k := keptSpan{&span{s.after, slices.Clone(s.events[:n])}, bytes}
+	return &span{s.after, slices.Clone(s.events[:n])}, bytes
+}
+
+func (a *readAhead) keepPiece(k keptSpan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.ContainsFunc(a.spans, func(o keptSpan) bool { return o.after <= k.after && k.last() <= o.last() }) {
 		return
 	}
-	a.spans, a.bytes = append(a.spans, k), a.bytes+bytes
+	a.spans, a.bytes = append(a.spans, k), a.bytes+k.bytes
 	for a.bytes > aheadBytes {
 		a.bytes -= a.spans[0].bytes
 		a.spans = slices.Delete(a.spans, 0, 1)

@@ -17,9 +17,12 @@ import (
 
 // replayer reads old changes from etcd (store.Replayer).
 type replayer struct {
-	w     *Writer
-	ahead readAhead
+	w        *Writer
+	ahead    readAhead
+	fetching chan struct{} // of capacity 1; full while changes are fetched
 }
+
+func newReplayer(w *Writer) *replayer { return &replayer{w: w, fetching: make(chan struct{}, 1)} }
 
 // Replay is store.Replayer.Replay. It yields what the state has at the time of the call. It ends with the writer, too.
 func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Commit) error) error {
@@ -33,11 +36,13 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 	defer stop()
 	until := w.state.Revision()
 	for at := after; at < until; {
-		s := h.ahead.find(at)
+		s, err := h.ahead.find(at), error(nil)
 		if s == nil {
-			return h.receive(ctx, at, until, yield)
+			s, err = h.fetch(ctx, at, until)
 		}
-		var err error
+		if err != nil || s == nil {
+			return err
+		}
 		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
 			return err
 		}
@@ -45,7 +50,48 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 	return nil
 }
 
-// receive yields what etcd sends for the changes after a revision.
+// fetch returns changes after a revision, and keeps what follows them up to another one, as far as there is room, and
+// up to what is kept already. It returns nil if there are no changes.
+//
+// The problem: when a server has started again, the clients of all its watches come back within a second, each at the
+// revision that it had: a hundred of them for each controller manager, and memory has no history yet. A watch of etcd
+// for each of them has etcd read the same changes a hundred times, and for each change the value before it: etcd does
+// nothing else then for a minute, and leases of nodes are not renewed. So one of them fetches, and goes on further than
+// it needs itself; the others wait, and find what they need among what is kept. Only one that needs older changes than
+// all before it fetches these.
+func (h *replayer) fetch(ctx context.Context, after, until int64) (*span, error) {
+	var err error
+	execution.Outside(ctx, func() {
+		execution.AssertOutside(ctx, "etcd")
+		select {
+		case h.fetching <- struct{}{}:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	})
+	if err != nil {
+		return nil, h.w.interrupted(ctx, err)
+	}
+	defer func() { <-h.fetching }()
+	if s := h.ahead.find(after); s != nil {
+		return s, nil
+	}
+	var first *span
+	bytes := 0
+	err = h.receive(ctx, after, until, func(s *span) (more bool) {
+		if first == nil {
+			first = s
+		}
+		bytes += h.ahead.keep(s)
+		return bytes < aheadBytes/2 && h.ahead.find(s.last()) == nil
+	})
+	if first != nil {
+		err = nil // of what follows, which whoever needs it will be told
+	}
+	return first, err
+}
+
+// receive yields what etcd sends for the changes after a revision, up to another one or until yield returns false.
 //
 // The problem: etcd may compact the history while it is read, and does not say so in what it sends. A change comes with
 // the value before it, which etcd reads when it sends the change: if that is compacted by then, the change comes
@@ -60,23 +106,21 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 // changes at the same revisions.
 //
 // past looks at each change, too: it knows which ones must have a value before.
-func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*store.Commit) error) error {
+func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*span) (more bool)) error {
 	w := h.w
 	watch, stop := context.WithCancel(w.ownStream(execution.With(ctx, nil))) // the stream is another goroutine's
 	defer stop()
 	var changes clientv3.WatchChan
 	execution.Outside(ctx, func() {
-		execution.AssertOutside(ctx, "etcd")
 		changes = w.client.Watch(watch, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
 			clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 	})
-	at := after // all changes up to it have come
-	for {
+	for at := after; ; { // all changes up to it have come
 		var answer clientv3.WatchResponse
 		var more bool
 		execution.Outside(ctx, func() { answer, more = <-changes })
 		if !more {
-			break
+			return w.interrupted(ctx, store.ErrClosed)
 		}
 		if err := answer.Err(); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) {
@@ -95,16 +139,14 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 		if answer.IsProgressNotify() && answer.Header.Revision >= until {
 			return nil
 		}
-		s := &span{at, answer.Events}
-		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
-			h.ahead.keep(s.from(at))
-			return err
+		if len(answer.Events) == 0 {
+			continue
 		}
-		if at >= until {
+		s := &span{at, answer.Events}
+		if at = s.last(); !yield(s) || at >= until {
 			return nil
 		}
 	}
-	return w.interrupted(ctx, store.ErrClosed)
 }
 
 // interrupted is the error of a read of ctx, which ends with the writer: why it has ended, or else err.
