@@ -33,11 +33,10 @@ func (r *release) compile(p platform) error {
 	}
 	if r.kubectl != "" {
 		built.kubectl = r.kubectl
-	}
-	r.programs[p] = built
-	if r.kubectl != "" {
+		r.programs[p] = built
 		return nil
 	}
+	r.programs[p] = built
 	of := "k8s.io/component-base/version"
 	parts := strings.SplitN(r.kubernetes, ".", 3)
 	return r.goBuild(p, filepath.Join(r.source, "tools"), built.kubectl, "./kubectl",

@@ -28,8 +28,8 @@ type effects struct {
 	others []*draft
 	guard  *guard
 	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives
-	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does, on the
-	// condition that the holder to which it refers is as it was read.
+	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does. holder
+	// is then the condition that the object to which the companion refers is as it was read; nil: there is none.
 	allocation *Allocation
 	claimed    *claimed
 	renewed    *store.Version

@@ -278,7 +278,8 @@ func (s *State) changesOfHistory(ctx context.Context, k Key, before int64, yield
 		}
 		floor := s.floorOf([]string{k.Resource})
 		if horizon := s.history.horizon; read < horizon {
-			all, bytes, read = nil, 0, horizon // what follows what was read so far may not be kept any more
+			// Between what was read and the horizon changes may be missing: of the record nothing older can be told.
+			all, bytes, read = nil, 0, horizon
 		}
 		if read >= floor {
 			break // the lock is held until the records in memory are collected

@@ -1,7 +1,7 @@
 // Package controlplane runs the real kube-controller-manager and kube-scheduler against a server, reads their logs, and
-// compares the errors there with those that occur with the reference. KWOK can simulate the nodes.
-// They have the identities that they have in a real cluster: users of their own, and a service account for each
-// controller, with the permissions of the bootstrap policy.
+// compares the errors there with those that occur with the reference. Both have the identities that they have in a real
+// cluster: users of their own, and a service account for each controller, with the permissions of the bootstrap policy.
+// KWOK, as the administrator, can simulate the nodes.
 package controlplane
 
 import (

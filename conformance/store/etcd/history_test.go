@@ -142,16 +142,12 @@ func watchUntilError(ctx context.Context, s *server, after int64, changes int) e
 const watchesOpened = `grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",` +
 	`grpc_type="bidi_stream"}`
 
-// A watch that resumes long before what memory holds reads the changes from etcd, about as many at a time as etcd
-// sends, although it gets them in small batches: etcd takes a tenth of a second to begin a watch in the past.
-//
-// SPEC: WATCH-1
-func TestCatchUp(t *testing.T) {
-	const changes, keys = 6000, 100
-	p := startEtcd(t, reference.EtcdOptions{})
-	d := direct(t, p.URL)
-	old := int64(1)
-	for i := range keys + changes {
+// putInTurn writes to a number of objects in turn, past any store, the numbers of the writes, and returns their
+// revisions.
+func putInTurn(t *testing.T, url string, keys, writes int) (revisions []int64) {
+	t.Helper()
+	d := direct(t, url)
+	for i := range writes {
 		at, _ := plain{}.Path(pod(fmt.Sprintf("p%03d", i%keys)))
 		value, err := plain{}.Encode(store.Key{}, fmt.Append(nil, i))
 		if err != nil {
@@ -161,10 +157,19 @@ func TestCatchUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == keys-1 {
-			old = answer.Header.Revision
-		}
+		revisions = append(revisions, answer.Header.Revision)
 	}
+	return revisions
+}
+
+// A watch that resumes long before what memory holds reads the changes from etcd, about as many at a time as etcd
+// sends, although it gets them in small batches: etcd takes a tenth of a second to begin a watch in the past.
+//
+// SPEC: WATCH-1
+func TestCatchUp(t *testing.T) {
+	const changes, keys = 6000, 100
+	p := startEtcd(t, reference.EtcdOptions{})
+	old := putInTurn(t, p.URL, keys, keys+changes)[keys-1]
 	s := openPlain(t, p.URL)
 	before, began := gauge(t, p.URL, watchesOpened), time.Now()
 	c, err := s.Watch(t.Context(), "/pods", "", old)
@@ -198,20 +203,7 @@ func TestCatchUp(t *testing.T) {
 func TestCatchUpTogether(t *testing.T) {
 	const changes, keys, watches = 3000, 100, 100
 	p := startEtcd(t, reference.EtcdOptions{})
-	d := direct(t, p.URL)
-	revisions := make([]int64, changes)
-	for i := range changes {
-		at, _ := plain{}.Path(pod(fmt.Sprintf("p%03d", i%keys)))
-		value, err := plain{}.Encode(store.Key{}, fmt.Append(nil, i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := d.Put(t.Context(), "/registry/"+at, string(value))
-		if err != nil {
-			t.Fatal(err)
-		}
-		revisions[i] = answer.Header.Revision
-	}
+	revisions := putInTurn(t, p.URL, keys, changes)
 	s := openPlain(t, p.URL)
 	before, began := gauge(t, p.URL, watchesOpened), time.Now()
 	var wait sync.WaitGroup

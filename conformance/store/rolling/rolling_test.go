@@ -36,9 +36,10 @@ var (
 	duration = flag.Duration("duration", 30*time.Second, "how long users work while servers are restarted")
 	nodes    = flag.Int("nodes", 10, "the number of nodes")
 	pods     = flag.Int("pods", 100, "the number of Pods that are there at a time: a multiple of 20")
-	strict   = flag.Bool("strict", false, "whether an error that does not occur with the reference fails the test")
-	rewrite  = flag.Bool("rewrite", false, "restart kube-apiservers, and add to testdata/errors.txt what is logged then")
-	fault    = flag.String("fault", "",
+	strict   = flag.Bool("strict", false, "whether errors that do not occur with the reference fail the test, and nodes are "+
+		"lost after the time that is usual")
+	rewrite = flag.Bool("rewrite", false, "restart kube-apiservers, and add to testdata/errors.txt what is logged then")
+	fault   = flag.String("fault", "",
 		"what is done that the test has to notice: kill (servers end without notice), blind (the balancer does not ask "+
 			"servers whether they are ready) or pod (a Pod is deleted)")
 )
@@ -182,8 +183,12 @@ func raise(t *testing.T, kind harness.Kind) *run {
 	config.Host = b.URL()
 	r.client, err = kubernetes.NewForConfig(config)
 	r.must(err)
+	manager := election
+	if !*strict { // nodes are not lost by chance either
+		manager = append(slices.Clone(election), "--node-monitor-grace-period=5m")
+	}
 	r.plane = controlplane.Run(t, behind[0], controlplane.Options{Kwok: true, URL: b.URL(),
-		Manager: election, Scheduler: election})
+		Manager: manager, Scheduler: election})
 	factory := informers.NewSharedInformerFactory(r.client, 0)
 	r.seen = factory.Core().V1().Pods().Informer()
 	factory.Start(t.Context().Done())
