@@ -648,21 +648,36 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// The log has to keep little for packs also where objects are only created, which are in no pack themselves, and where
-// nothing of a type is kept.
+// The log has to keep little for packs also where objects are only created, which are in no pack themselves, where
+// nothing of a type is kept, and where all changes come while a pack is being written.
 //
 // SPEC: BEY-4
 func TestLogStaysShort(t *testing.T) {
 	for _, without := range [][]string{nil, {"/pods"}} {
-		o := unlimited()
-		o.Without = without
-		k := newKept(t, vfs.NewMem(), o)
-		for i := range 120 {
-			k.put(store.Key{Resource: "/pods", Name: fmt.Sprint("n/", i)}, strings.Repeat("x", 2000))
-		}
-		for begun := time.Now(); k.log.Until() < 60; time.Sleep(time.Millisecond) {
-			if time.Since(begun) > 20*time.Second {
-				t.Fatalf("without %q: the log keeps what is behind %d of %d", without, k.log.Until(), k.Revision())
+		for _, slow := range []bool{false, true} {
+			fs, all := vfs.NewMem(), make(chan struct{})
+			o := unlimited()
+			o.Without = without
+			o.FS = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if slow && op.Kind == errorfs.OpCreate {
+					<-all
+				}
+				return nil
+			}))
+			k := newKept(t, fs, o)
+			for i := range 120 {
+				k.put(store.Key{Resource: "/pods", Name: fmt.Sprint("n/", i)}, strings.Repeat("x", 2000))
+			}
+			packs := k.log.Stats().Packs
+			close(all)
+			if slow && packs > 0 {
+				t.Fatalf("there are %d packs, and none could be made", packs)
+			}
+			for begun := time.Now(); k.log.Until() < 60; time.Sleep(time.Millisecond) {
+				if time.Since(begun) > 20*time.Second {
+					t.Fatalf("without %q, slow %t: the log keeps what is behind %d of %d",
+						without, slow, k.log.Until(), k.Revision())
+				}
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 			}
 		}
 	}
-	if l.unpacked.Add(size) < 2*l.o.PackBytes {
+	if l.unpacked.Add(size); !l.due() {
 		return nil
 	}
 	l.mu.Lock()
@@ -152,18 +152,23 @@ func (l *Log) Append(commits []*store.Commit) error {
 	return nil
 }
 
-// packSoon writes the packs that are due. An error is that of the next attempt, too, or it has passed.
+// packSoon writes the packs that are due, also those that have become so meanwhile: nothing else may be appended that
+// would have them written. An error is that of the next attempt, too, or it has passed.
 func (l *Log) packSoon() {
-	l.unpacked.Store(0)
-	defer func() {
+	for due := true; due; {
+		l.unpacked.Store(0)
+		if err := l.Pack(l.ctx); err != nil && l.ctx.Err() == nil {
+			l.o.Logger.Error("the past cannot be kept", "error", err)
+		}
 		l.mu.Lock()
-		l.soon = false
+		due = !l.closed && l.due()
+		l.soon = due
 		l.mu.Unlock()
-	}()
-	if err := l.Pack(l.ctx); err != nil && l.ctx.Err() == nil {
-		l.o.Logger.Error("the past cannot be kept", "error", err)
 	}
 }
+
+// due says that there is enough for another pack.
+func (l *Log) due() bool { return l.unpacked.Load() >= 2*l.o.PackBytes }
 
 // patience is for how long the log waits for packs that cannot be written, as a plugin that encrypts does not answer.
 // It does not wait for room on the disk.
