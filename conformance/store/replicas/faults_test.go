@@ -141,7 +141,7 @@ var faults = []*fault{
 			}, err
 		}},
 	{name: "fill-replica", on: aReplica, claims: "disk",
-		possible: func(c *cluster) bool { return c.replicas[0].disk != nil },
+		possible: func(c *cluster) bool { return len(c.replicas) > 0 && c.replicas[0].disk != nil },
 		begin: func(r *run, p planned) (func(), error) {
 			one := r.replicas[p.target]
 			err := one.disk.fill()

@@ -399,10 +399,20 @@ func TestReadings(t *testing.T) {
 
 // A seed gives the same faults each time, of all kinds, and always leaves a majority and a replica.
 func TestPlan(t *testing.T) {
-	c := &cluster{members: make([]*member, size)}
+	c := &cluster{members: make([]*member, size), replicas: []*replica{{disk: &disk{}}}}
+	for i := range c.members {
+		c.members[i] = &member{disk: &disk{}}
+	}
 	all, err := wanted("", c)
 	if err != nil || len(all) != len(faults) {
 		t.Fatalf("%d faults, %v", len(all), err)
+	}
+	without := &cluster{members: []*member{{}, {}, {}}}
+	if some, err := wanted("", without); err != nil || len(some) != len(faults)-2 {
+		t.Errorf("without disks that can be filled there are %d, %v", len(some), err)
+	}
+	if some, err := wanted("fill-member", without); err == nil {
+		t.Errorf("without such disks: %v", some)
 	}
 	describe := func(seed int64) string { return fmt.Sprint(plan(seed, all, time.Hour, 3)) }
 	if describe(7) != describe(7) || describe(7) == describe(8) {
@@ -440,6 +450,9 @@ func TestPlan(t *testing.T) {
 	}
 	if some, err := wanted("", &cluster{}); err != nil || len(some) != 3 {
 		t.Errorf("without an etcd there are %d, %v", len(some), err)
+	}
+	if some, err := wanted("", &cluster{replicas: c.replicas}); err != nil || len(some) != 4 {
+		t.Errorf("without an etcd, and with a disk, there are %d, %v", len(some), err)
 	}
 	for _, bad := range []string{"nothing", "compact"} {
 		if some, err := wanted(bad, &cluster{}); err == nil {
