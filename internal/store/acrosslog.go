@@ -25,7 +25,8 @@ import (
 type acrossLog struct{ across *Across }
 
 // Replay implements Replayer. It lends nothing: what it yields is made for the call.
-func (l acrossLog) Replay(ctx context.Context, after int64, yield func(*Commit) error) error {
+func (l acrossLog) Replay(ctx context.Context, after int64, _ func(resource string) bool,
+	yield func(*Commit) error) error {
 	a := l.across
 	if err := a.scan(ctx, after); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (l acrossLog) Replay(ctx context.Context, after int64, yield func(*Commit) 
 	a.State.mu.RLock()
 	floor := a.history.all.floor // memory has what is after it
 	a.State.mu.RUnlock()
-	return a.seq.log.Replay(ctx, after, func(c *Commit) error {
+	return a.seq.log.Replay(ctx, after, nil, func(c *Commit) error {
 		var commits []*Commit
 		if c.First() <= floor {
 			var err error
@@ -201,7 +202,7 @@ func (a *Across) scan(ctx context.Context, after int64) error {
 		return nil
 	}
 	found := map[*acrossPlane][]presenterChange{}
-	err := a.seq.log.Replay(ctx, after, func(c *Commit) error {
+	err := a.seq.log.Replay(ctx, after, nil, func(c *Commit) error {
 		if c.First() > a.scanned {
 			return errStop
 		}

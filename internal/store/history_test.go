@@ -49,10 +49,12 @@ func (g *gate) Append(commits []*Commit) error {
 	g.arrived <- commits
 	return <-g.answer
 }
-func (g *gate) Checkpoint() (*Checkpoint, error)                         { return EmptyCheckpoint(), nil }
-func (g *gate) Replay(context.Context, int64, func(*Commit) error) error { return nil }
-func (g *gate) Compact(int64, *Checkpoint) error                         { return nil }
-func (g *gate) Close() error                                             { return nil }
+func (g *gate) Checkpoint() (*Checkpoint, error) { return EmptyCheckpoint(), nil }
+func (g *gate) Replay(context.Context, int64, func(string) bool, func(*Commit) error) error {
+	return nil
+}
+func (g *gate) Compact(int64, *Checkpoint) error { return nil }
+func (g *gate) Close() error                     { return nil }
 
 func openGate(t *testing.T) (*Store, *gate) {
 	t.Helper()
@@ -334,7 +336,7 @@ func TestConfig(t *testing.T) {
 // movedPast is a log with the first version of an object. While it is read, the window leaves it behind.
 type movedPast struct{ move func() }
 
-func (m movedPast) Replay(_ context.Context, after int64, yield func(*Commit) error) error {
+func (m movedPast) Replay(_ context.Context, after int64, _ func(string) bool, yield func(*Commit) error) error {
 	if after >= 2 {
 		return nil
 	}

@@ -19,11 +19,13 @@ import (
 // instant is a log that forgets everything at once.
 type instant struct{}
 
-func (instant) Append([]*Commit) error                                   { return nil }
-func (instant) Checkpoint() (*Checkpoint, error)                         { return EmptyCheckpoint(), nil }
-func (instant) Replay(context.Context, int64, func(*Commit) error) error { return nil }
-func (instant) Compact(int64, *Checkpoint) error                         { return nil }
-func (instant) Close() error                                             { return nil }
+func (instant) Append([]*Commit) error           { return nil }
+func (instant) Checkpoint() (*Checkpoint, error) { return EmptyCheckpoint(), nil }
+func (instant) Replay(context.Context, int64, func(string) bool, func(*Commit) error) error {
+	return nil
+}
+func (instant) Compact(int64, *Checkpoint) error { return nil }
+func (instant) Close() error                     { return nil }
 
 // testCharge reads a charge from bytes: "rule LIMIT" is a rule, and "CLASS AMOUNT [SECONDS]" counts an amount, until a
 // time in seconds if there is one, and then 1.

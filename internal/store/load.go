@@ -136,7 +136,7 @@ func (l *loader) read(from *Checkpoint) error {
 	if l.log == nil {
 		return nil
 	}
-	return l.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
+	return l.log.Replay(context.Background(), from.Revision, nil, func(c *Commit) error {
 		if from.image != nil {
 			return fmt.Errorf("store: commit %d to %d follows an image", c.First(), c.Revision)
 		}

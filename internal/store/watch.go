@@ -323,7 +323,7 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // step reads the log again.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps, passed := 0, 0, c.passed
-	err := c.state.replay(ctx, c.after, until, func(commit *Commit) error {
+	err := c.state.replay(ctx, c.after, until, c.feed.holds, func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -19,6 +19,7 @@ import (
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
 	"plinth/internal/store"
+	"plinth/internal/store/etcd"
 )
 
 // gauge is the value of a metric of an etcd.
@@ -237,5 +238,66 @@ func TestCatchUpTogether(t *testing.T) {
 	t.Logf("%d watches have caught up in %v, by %v watches of etcd", watches, time.Since(began), opened)
 	if opened < 1 || opened > watches/4 {
 		t.Errorf("%v watches of etcd were opened", opened)
+	}
+}
+
+// counting is a layout that counts the values that it decodes, by type.
+type counting struct {
+	plain
+	mu      sync.Mutex
+	decoded map[string]int
+}
+
+func (c *counting) Decode(k store.Key, value []byte) ([]byte, uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decoded[k.Resource]++
+	return c.plain.Decode(k, value)
+}
+
+// A watch that resumes long before what memory holds decodes what has changed of its own type, and of no other one: most
+// watches of a server that was started again are of types that change seldom. It gets the same as any other.
+//
+// SPEC: WATCH-1
+func TestCatchUpOfOneType(t *testing.T) {
+	const changes = 1000
+	p := startEtcd(t, reference.EtcdOptions{})
+	rare := store.Key{Resource: "/secrets", Name: "s"}
+	at, _ := plain{}.Path(rare)
+	d := direct(t, p.URL)
+	put := func(data string) int64 {
+		value, err := plain{}.Encode(rare, []byte(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := d.Put(t.Context(), "/registry/"+at, string(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Header.Revision
+	}
+	old := put("old")
+	putInTurn(t, p.URL, 100, changes)
+	now := put("new")
+	layout := &counting{decoded: map[string]int{}}
+	s := openPlain(t, p.URL, func(c *etcd.Config) { c.Layout = layout })
+	layout.mu.Lock()
+	clear(layout.decoded)
+	layout.mu.Unlock()
+	c, err := s.Watch(t.Context(), rare.Resource, "", old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	records, err := c.Next(t.Context())
+	if err != nil || len(records) != 1 || records[0].Revision != now || string(records[0].Old.Data()) != "old" ||
+		string(records[0].New.Data()) != "new" {
+		t.Fatalf("the watch has %v, %v", records, err)
+	}
+	layout.mu.Lock()
+	defer layout.mu.Unlock()
+	// Whoever follows etcd begins with a change that is known.
+	if n := layout.decoded[rare.Resource]; n < 2 || n > 4 || layout.decoded["/pods"] > changes/100 {
+		t.Errorf("for a change of %s were decoded %v values", rare, layout.decoded)
 	}
 }

@@ -129,7 +129,7 @@ func (e *Cluster) Changed(ctx context.Context, revision int64) (n int, err error
 		return 0, err
 	}
 	for _, kv := range answer.Kvs {
-		if _, ok := e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix)); ok {
+		if _, ok := e.key(kv); ok {
 			n++
 		}
 	}

@@ -152,7 +152,9 @@ func (e *Cluster) decodeAll(ctx context.Context, kvs []*mvccpb.KeyValue) []*stor
 	for n := range workers {
 		wait.Go(func() {
 			for i := n; i < len(kvs); i += workers {
-				versions[i] = e.undescribed(ctx, kvs[i])
+				if k, ok := e.key(kvs[i]); ok {
+					versions[i] = e.undescribed(ctx, k, kvs[i])
+				}
 			}
 		})
 	}
@@ -160,13 +162,14 @@ func (e *Cluster) decodeAll(ctx context.Context, kvs []*mvccpb.KeyValue) []*stor
 	return versions
 }
 
+// key is the key of what etcd has under a key of its own; false: it is of no object.
+func (e *Cluster) key(kv *mvccpb.KeyValue) (store.Key, bool) {
+	return e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix))
+}
+
 // undescribed is the version of a key and value, whose sidecar has only what is not part of the bytes: the state
 // describes what it loads.
-func (e *Cluster) undescribed(ctx context.Context, kv *mvccpb.KeyValue) *store.Version {
-	k, ok := e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix))
-	if !ok {
-		return nil
-	}
+func (e *Cluster) undescribed(ctx context.Context, k store.Key, kv *mvccpb.KeyValue) *store.Version {
 	data, current := e.decode(ctx, k, kv.Value)
 	return store.NewVersion(k, kv.ModRevision, data, current)
 }
@@ -188,7 +191,7 @@ func (w *Writer) reload() error {
 		}
 		revision = p.revision
 		for _, kv := range p.kvs {
-			if k, ok := w.config.Layout.Key(strings.TrimPrefix(string(kv.Key), w.prefix)); ok {
+			if k, ok := w.key(kv); ok {
 				now[k] = kv
 			}
 		}

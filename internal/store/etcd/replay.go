@@ -25,7 +25,8 @@ type replayer struct {
 func newReplayer(w *Writer) *replayer { return &replayer{w: w, fetching: make(chan struct{}, 1)} }
 
 // Replay is store.Replayer.Replay. It yields what the state has at the time of the call. It ends with the writer, too.
-func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Commit) error) error {
+func (h *replayer) Replay(ctx context.Context, after int64, wanted func(resource string) bool,
+	yield func(*store.Commit) error) error {
 	w := h.w
 	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
 		return nil
@@ -43,7 +44,7 @@ func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Co
 		if err != nil || s == nil {
 			return err
 		}
-		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
+		if at, err = w.yieldSpan(ctx, s, at, until, wanted, yield); err != nil {
 			return err
 		}
 	}
@@ -159,8 +160,8 @@ func (w *Writer) interrupted(ctx context.Context, err error) error {
 
 // yieldSpan yields the changes of a span with at < revision ≤ until, one commit for each revision. It returns the
 // revision up to which all changes were yielded.
-func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, yield func(*store.Commit) error) (int64,
-	error) {
+func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, wanted func(resource string) bool,
+	yield func(*store.Commit) error) (int64, error) {
 	for events := s.from(at).events; len(events) > 0; {
 		revision := events[0].Kv.ModRevision
 		if revision > until {
@@ -168,7 +169,7 @@ func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, yield 
 		}
 		c, n := &store.Commit{Revision: revision}, firstRevision(events)
 		for _, e := range events[:n] {
-			records, err := w.past(ctx, e)
+			records, err := w.past(ctx, e, wanted)
 			if err != nil {
 				return at, err
 			}
@@ -186,28 +187,28 @@ func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, yield 
 	return at, nil
 }
 
-// past is the records of an old change; none if it is of no object. The error is store.ErrCompacted if the change lacks
-// the value before it: every change has one, except for those that create a key.
-func (w *Writer) past(ctx context.Context, e *clientv3.Event) ([]*store.Record, error) {
+// past is the records of an old change; none if it is of no object, or of a type that is not wanted: whoever has one
+// type read decodes no other. The error is store.ErrCompacted if the change lacks the value before it: every change has
+// one, except for those that create a key.
+func (w *Writer) past(ctx context.Context, e *clientv3.Event, wanted func(resource string) bool) ([]*store.Record,
+	error) {
 	if e.PrevKv == nil && !e.IsCreate() {
 		return nil, store.ErrCompacted
 	}
-	r := &store.Record{Revision: e.Kv.ModRevision}
-	if e.PrevKv != nil {
-		if r.Old = w.undescribed(ctx, e.PrevKv); r.Old != nil {
-			r.Key = r.Old.Key
-		}
-	}
-	if e.Type != mvccpb.Event_DELETE {
-		if r.New = w.undescribed(ctx, e.Kv); r.New != nil {
-			r.Key = r.New.Key
-		}
-	}
-	if r.Old == nil && r.New == nil {
+	k, ok := w.key(e.Kv)
+	b := w.whole(k)
+	if !ok || wanted != nil && !wanted(k.Resource) && (b == nil || !wanted(b.Resource)) {
 		return nil, nil
 	}
+	r := &store.Record{Key: k, Revision: e.Kv.ModRevision}
+	if e.PrevKv != nil {
+		r.Old = w.undescribed(ctx, k, e.PrevKv)
+	}
+	if e.Type != mvccpb.Event_DELETE {
+		r.New = w.undescribed(ctx, k, e.Kv)
+	}
 	all := []*store.Record{r}
-	if b := w.whole(r.Key); b != nil {
+	if b != nil {
 		// When a bit was set that this change clears is not known: not after the bitmap was changed before.
 		all = append(all, b.records(b.versions(r.Old), r.New, r.Revision, false)...)
 	}

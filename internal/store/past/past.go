@@ -295,7 +295,7 @@ func (l *Log) alive() error {
 
 func (l *Log) pack(ctx context.Context) error {
 	b := l.batch(ctx, l.Until())
-	err := l.Replay(ctx, b.since, func(c *store.Commit) error {
+	err := l.Replay(ctx, b.since, nil, func(c *store.Commit) error {
 		if err := b.add(c); err != nil || b.raw < l.o.PackBytes {
 			return err
 		}

@@ -157,7 +157,7 @@ func (p *purging) scanOnce() error {
 			find(fmt.Sprintf("%s at %d in the log", v.Key, v.Revision), v.Data())
 		}
 	}
-	if err := p.log.Replay(p.t.Context(), oldest, func(c *store.Commit) error {
+	if err := p.log.Replay(p.t.Context(), oldest, nil, func(c *store.Commit) error {
 		for _, r := range c.Records {
 			version(r.Old)
 			version(r.New)
