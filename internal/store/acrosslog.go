@@ -25,8 +25,7 @@ import (
 type acrossLog struct{ across *Across }
 
 // Replay implements Replayer. It lends nothing: what it yields is made for the call.
-func (l acrossLog) Replay(ctx context.Context, after int64, _ func(resource string) bool,
-	yield func(*Commit) error) error {
+func (l acrossLog) Replay(ctx context.Context, after int64, _ []string, yield func(*Commit) error) error {
 	a := l.across
 	if err := a.scan(ctx, after); err != nil {
 		return err

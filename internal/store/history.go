@@ -306,6 +306,14 @@ func (h *history) check(newest int64) {
 // holds says whether the records of a resource are in the feed.
 func (f *feed) holds(resource string) bool { return f.whole || f.resource == resource }
 
+// resources are those whose records are in the feed; nil: all.
+func (f *feed) resources() []string {
+	if f.whole {
+		return nil
+	}
+	return []string{f.resource}
+}
+
 // fire takes the groups that wait for r out of the feed. It appends to woken those that the caller has to wake;
 // during a pause of the throttle there are none. The caller holds the state's mu for writing, so no cursor joins
 // meanwhile.

@@ -50,7 +50,7 @@ func (g *gate) Append(commits []*Commit) error {
 	return <-g.answer
 }
 func (g *gate) Checkpoint() (*Checkpoint, error) { return EmptyCheckpoint(), nil }
-func (g *gate) Replay(context.Context, int64, func(string) bool, func(*Commit) error) error {
+func (g *gate) Replay(context.Context, int64, []string, func(*Commit) error) error {
 	return nil
 }
 func (g *gate) Compact(int64, *Checkpoint) error { return nil }
@@ -336,7 +336,7 @@ func TestConfig(t *testing.T) {
 // movedPast is a log with the first version of an object. While it is read, the window leaves it behind.
 type movedPast struct{ move func() }
 
-func (m movedPast) Replay(_ context.Context, after int64, _ func(string) bool, yield func(*Commit) error) error {
+func (m movedPast) Replay(_ context.Context, after int64, _ []string, yield func(*Commit) error) error {
 	if after >= 2 {
 		return nil
 	}

@@ -21,7 +21,7 @@ type instant struct{}
 
 func (instant) Append([]*Commit) error           { return nil }
 func (instant) Checkpoint() (*Checkpoint, error) { return EmptyCheckpoint(), nil }
-func (instant) Replay(context.Context, int64, func(string) bool, func(*Commit) error) error {
+func (instant) Replay(context.Context, int64, []string, func(*Commit) error) error {
 	return nil
 }
 func (instant) Compact(int64, *Checkpoint) error { return nil }

@@ -113,7 +113,7 @@ func (l *loader) load(from *Checkpoint) error {
 
 // reaches says whether the log has all commits after a revision.
 func (l *loader) reaches(after int64) (bool, error) {
-	err := reaches(context.Background(), l.log, after)
+	err := reaches(context.Background(), l.log, after, nil)
 	if errors.Is(err, ErrCompacted) {
 		return false, nil
 	}

@@ -269,7 +269,6 @@ func (s *State) changesOfHistory(ctx context.Context, k Key, before int64, yield
 			all = all[1:]
 		}
 	}
-	ofType := func(resource string) bool { return resource == k.Resource }
 	read := int64(0)
 	for {
 		s.mu.RLock()
@@ -286,7 +285,7 @@ func (s *State) changesOfHistory(ctx context.Context, k Key, before int64, yield
 			break // the lock is held until the records in memory are collected
 		}
 		s.mu.RUnlock()
-		err := s.replay(ctx, read, floor, ofType, func(c *Commit) error {
+		err := s.replay(ctx, read, floor, []string{k.Resource}, func(c *Commit) error {
 			read = c.Revision
 			by, err := AttributionOf(c.By)
 			for _, r := range c.Records {

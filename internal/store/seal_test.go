@@ -111,7 +111,7 @@ func (alone) Atomic(Key, Key) bool                           { return false }
 // pastUnread is the history of a Secret that was replaced at revision 10, whose first version decrypts with the key.
 type pastUnread struct{ sealing *halfSealed }
 
-func (p pastUnread) Replay(_ context.Context, after int64, _ func(string) bool, yield func(*Commit) error) error {
+func (p pastUnread) Replay(_ context.Context, after int64, _ []string, yield func(*Commit) error) error {
 	if after >= 10 {
 		return nil
 	}

@@ -164,7 +164,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			break
 		}
 		s.mu.Unlock()
-		err := s.replay(ctx, read, floor, wanted, func(c *Commit) error {
+		err := s.replay(ctx, read, floor, resources, func(c *Commit) error {
 			if steps++; steps%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -86,12 +86,12 @@ func (c *Config) validate() error {
 type Replayer interface {
 	// Replay yields the commits with a revision greater than after, oldest first, as Log lends them. It returns
 	// ErrCompacted when some of them no longer exist. An error of yield ends it and is returned, and so does the end of
-	// ctx, with the error of ctx. Commits may lack records of resources that are not wanted, but none is left out; wanted
-	// nil: all are.
+	// ctx, with the error of ctx. Only records of some resources are wanted; none: all. The others may be missing, and
+	// so may commits that have none of them.
 	//
 	// A Replay for a request keeps its place while it decodes and yields, which is work, and goes outside wherever it
 	// waits for a disk or another process (execution.Outside). The caller holds no lock.
-	Replay(ctx context.Context, after int64, wanted func(resource string) bool, yield func(*Commit) error) error
+	Replay(ctx context.Context, after int64, of []string, yield func(*Commit) error) error
 }
 
 // State is the live versions and the history that led to them: the data for snapshots, watches, and look-ups by owner.
@@ -519,15 +519,14 @@ func (c *Config) describeStored(k Key, data []byte, current *Sidecar) *Sidecar {
 
 // replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does: they are lent.
 // The caller holds no lock: yield may wait for the disk between two commits.
-func (s *State) replay(ctx context.Context, after, until int64, wanted func(resource string) bool,
-	yield func(*Commit) error) error {
+func (s *State) replay(ctx context.Context, after, until int64, of []string, yield func(*Commit) error) error {
 	if s.log == nil {
 		return ErrCompacted
 	}
 	// The log is given the start only. The end is found here, by the first commit that is too new, and errStop
 	// distinguishes it from an error of yield.
 	over := false
-	err := s.log.Replay(ctx, after, wanted, func(c *Commit) error {
+	err := s.log.Replay(ctx, after, of, func(c *Commit) error {
 		if over = c.First() > until; over {
 			return errStop
 		}
@@ -542,13 +541,13 @@ func (s *State) replay(ctx context.Context, after, until int64, wanted func(reso
 	return err
 }
 
-// reaches returns nil when the log has all commits after a revision, and otherwise the reason why not. It opens the
-// file of the first one, and reads no further.
-func reaches(ctx context.Context, log Replayer, after int64) error {
+// reaches returns nil when the log has all commits of some resources after a revision, and otherwise the reason why not.
+// It opens the file of the first one, and reads no further.
+func reaches(ctx context.Context, log Replayer, after int64, of []string) error {
 	if log == nil {
 		return ErrCompacted
 	}
-	if err := log.Replay(ctx, after, nil, func(*Commit) error { return errStop }); err != errStop {
+	if err := log.Replay(ctx, after, of, func(*Commit) error { return errStop }); err != errStop {
 		return err
 	}
 	return nil

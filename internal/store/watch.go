@@ -92,7 +92,7 @@ func (s *State) cursor(ctx context.Context, f *feed, prefix string, t Term, afte
 		return nil, ErrCompacted
 	case after < floor:
 		// Memory does not hold it; the log may not do so either.
-		if err := reaches(ctx, s.log, after); err != nil {
+		if err := reaches(ctx, s.log, after, f.resources()); err != nil {
 			return nil, err
 		}
 	}
@@ -323,7 +323,7 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // step reads the log again.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps, passed := 0, 0, c.passed
-	err := c.state.replay(ctx, c.after, until, c.feed.holds, func(commit *Commit) error {
+	err := c.state.replay(ctx, c.after, until, c.feed.resources(), func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -143,6 +143,9 @@ func watchUntilError(ctx context.Context, s *server, after int64, changes int) e
 const watchesOpened = `grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",` +
 	`grpc_type="bidi_stream"}`
 
+// eventsSent is a counter of etcd: of changes that were sent to a watch.
+const eventsSent = "etcd_debugging_mvcc_events_total"
+
 // putInTurn writes to a number of objects in turn, past any store, the numbers of the writes, and returns their
 // revisions.
 func putInTurn(t *testing.T, url string, keys, writes int) (revisions []int64) {
@@ -255,8 +258,8 @@ func (c *counting) Decode(k store.Key, value []byte) ([]byte, uint64, error) {
 	return c.plain.Decode(k, value)
 }
 
-// A watch that resumes long before what memory holds decodes what has changed of its own type, and of no other one: most
-// watches of a server that was started again are of types that change seldom. It gets the same as any other.
+// A watch that resumes long before what memory holds has etcd send what has changed of its own type, and of no other
+// one: most watches of a server that was started again are of types that change seldom. It gets the same as any other.
 //
 // SPEC: WATCH-1
 func TestCatchUpOfOneType(t *testing.T) {
@@ -284,6 +287,7 @@ func TestCatchUpOfOneType(t *testing.T) {
 	layout.mu.Lock()
 	clear(layout.decoded)
 	layout.mu.Unlock()
+	sent := gauge(t, p.URL, eventsSent)
 	c, err := s.Watch(t.Context(), rare.Resource, "", old)
 	if err != nil {
 		t.Fatal(err)
@@ -293,6 +297,9 @@ func TestCatchUpOfOneType(t *testing.T) {
 	if err != nil || len(records) != 1 || records[0].Revision != now || string(records[0].Old.Data()) != "old" ||
 		string(records[0].New.Data()) != "new" {
 		t.Fatalf("the watch has %v, %v", records, err)
+	}
+	if sent = gauge(t, p.URL, eventsSent) - sent; sent < 1 || sent > changes/100 {
+		t.Errorf("etcd has sent %v changes", sent)
 	}
 	layout.mu.Lock()
 	defer layout.mu.Unlock()

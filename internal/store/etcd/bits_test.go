@@ -153,7 +153,7 @@ func (m *model) repair() {
 func (m *model) held() (names []string) {
 	for key, kv := range m.live {
 		if strings.HasPrefix(key, "/r/r/holder ") {
-			names = append(names, string(kv.Value))
+			names = append(names, plainOf(kv.Value))
 		}
 	}
 	slices.Sort(names)

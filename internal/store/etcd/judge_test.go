@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -82,11 +83,13 @@ func (m *model) judgeHistory(fail func(string, ...any)) {
 	for _, c := range m.history {
 		for _, e := range c.events {
 			key := strings.TrimPrefix(string(e.Kv.Key), "/r/r/")
-			if live[key] = string(e.Kv.Value); e.Type == mvccpb.Event_DELETE {
+			if live[key] = plainOf(e.Kv.Value); e.Type == mvccpb.Event_DELETE {
 				delete(live, key)
 			}
 			switch {
 			case e.Type != mvccpb.Event_PUT:
+			case key == brief.Name:
+				m.judgeLease(e.Kv, fail)
 			case key == owner.Name:
 				if before, ok := made[live[key]]; ok {
 					fail("the owner %s is made at %d, and again at %d", live[key], before, c.revision)
@@ -119,7 +122,7 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 			}
 		}
 		for _, kv := range follows.at("/r/r/"+k.Name, "", revision) {
-			want = append(want, fmt.Sprintf("%s=%s at %d", k.Name, kv.Value, kv.ModRevision))
+			want = append(want, fmt.Sprintf("%s=%s at %d", k.Name, plainOf(kv.Value), kv.ModRevision))
 		}
 	}
 	for name := "1"; len(name) < 5; name += "1" {
@@ -133,8 +136,7 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 	if !slices.Equal(have, want) {
 		fail("process %d has %q, and etcd has %q", p.number, have, want)
 	}
-	var told []string
-	for {
+	for p.cursor != nil {
 		records, err := p.cursor.Poll()
 		if err != nil || len(records) == 0 {
 			if errors.Is(err, store.ErrCompacted) || s.gone() && errors.Is(err, store.ErrClosed) {
@@ -142,16 +144,10 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 			}
 			break
 		}
-		for _, r := range records {
-			if r.Key.Resource == "bit" {
-				continue
-			}
-			text := fmt.Sprintf("%s at %d", r.Key.Name, r.Revision)
-			if r.New != nil {
-				text += fmt.Sprintf("=%s", r.New.Data())
-			}
-			told = append(told, text)
-		}
+		p.see(records)
+	}
+	if p.cursor == nil {
+		return // it could not go on where it was
 	}
 	var happened []string
 	for _, c := range follows.history {
@@ -161,13 +157,47 @@ func (s *simulation) judgeState(p *process, began int64, fail func(string, ...an
 				continue
 			}
 			text := fmt.Sprintf("%s at %d", name, c.revision)
+			if before := follows.at(string(e.Kv.Key), "", c.revision-1); len(before) > 0 {
+				text += fmt.Sprintf(", was %s at %d,", plainOf(before[0].Value), before[0].ModRevision)
+			}
 			if e.Type == mvccpb.PUT {
-				text += fmt.Sprintf("=%s", e.Kv.Value)
+				text += fmt.Sprintf("=%s", plainOf(e.Kv.Value))
 			}
 			happened = append(happened, text)
 		}
 	}
-	if !slices.Equal(told, happened) {
-		fail("a watch of process %d was told %q, and %q has happened", p.number, told, happened)
+	if !slices.Equal(p.seen, happened) {
+		fail("a watch of process %d was told %q, and %q has happened", p.number, p.seen, happened)
+	}
+}
+
+// see notes what a watch of the process has told.
+func (p *process) see(records []*store.Record) {
+	for _, r := range records {
+		if r.Key.Resource == "bit" {
+			continue
+		}
+		text := fmt.Sprintf("%s at %d", r.Key.Name, r.Revision)
+		if r.Old != nil {
+			text += fmt.Sprintf(", was %s at %d,", r.Old.Data(), r.Old.Revision)
+		}
+		if r.New != nil {
+			text += fmt.Sprintf("=%s", r.New.Data())
+		}
+		p.seen, p.seenTo = append(p.seen, text), r.Revision
+	}
+}
+
+// judgeLease looks at when the lease of an object ends that says when it expires: not before, and not long after. A
+// lease is asked for and granted while nothing happens for a time.
+func (m *model) judgeLease(kv *mvccpb.KeyValue, fail func(string, ...any)) {
+	at, ttl := expiryOf([]byte(plainOf(kv.Value)))
+	if kv.Lease == 0 {
+		fail("at %d there is an object that expires, without a lease", kv.ModRevision)
+		return
+	}
+	longer := m.granted[kv.Lease-1].Sub(at)
+	if longer < 0 || longer > min(ttl/20, time.Minute)+20*time.Second {
+		fail("at %d an object that expires after %v gets a lease that ends %v after that", kv.ModRevision, ttl, longer)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -23,11 +24,11 @@ type model struct {
 	revision  int64
 	compacted int64
 	live      map[string]*mvccpb.KeyValue
-	history   []change // ascending
-	leases    map[int64]bool
-	lastLease int64
-	before    *model // the etcd in whose place this one is, as it was then; nil: none
-	inherited int    // how many changes of the history are from a backup
+	history   []change       // ascending
+	leases    map[int64]bool // those that have not ended
+	granted   []time.Time    // when the leases 1, 2, … end
+	before    *model         // the etcd in whose place this one is, as it was then; nil: none
+	inherited int            // how many changes of the history are from a backup
 }
 
 // change is a revision.
@@ -108,8 +109,12 @@ func (m *model) transact(r *etcdserverpb.TxnRequest, by int) (*etcdserverpb.TxnR
 		ops = r.Failure
 	}
 	for _, op := range ops { // before anything is written
-		if put := op.GetRequestPut(); put != nil && put.Lease != 0 && !m.leases[put.Lease] {
+		switch put := op.GetRequestPut(); {
+		case put == nil:
+		case put.Lease != 0 && !m.leases[put.Lease]:
 			return nil, rpctypes.ErrGRPCLeaseNotFound
+		case put.IgnoreLease && m.live[string(put.Key)] == nil:
+			return nil, rpctypes.ErrGRPCKeyNotFound
 		}
 	}
 	c := change{revision: m.revision + 1, by: by}
@@ -120,7 +125,9 @@ func (m *model) transact(r *etcdserverpb.TxnRequest, by int) (*etcdserverpb.TxnR
 			kv := &mvccpb.KeyValue{Key: put.Key, Value: put.Value, Lease: put.Lease, CreateRevision: c.revision,
 				ModRevision: c.revision, Version: 1}
 			if old := m.live[string(put.Key)]; old != nil {
-				kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1
+				if kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1; put.IgnoreLease {
+					kv.Lease = old.Lease
+				}
 			}
 			c.events = append(c.events, &mvccpb.Event{Kv: kv})
 		case op.GetRequestDeleteRange() != nil:
@@ -147,6 +154,14 @@ func (m *model) commit(c change) {
 		}
 	}
 	m.revision, m.history = c.revision, append(m.history, c)
+}
+
+// grant makes a lease.
+func (m *model) grant(ttl int64) int64 {
+	m.granted = append(m.granted, time.Now().Add(time.Duration(ttl)*time.Second))
+	id := int64(len(m.granted))
+	m.leases[id] = true
+	return id
 }
 
 // expire ends all leases, and removes their keys.
@@ -225,6 +240,7 @@ type stream struct {
 	created   bool  // it was begun, and nobody was told
 	progress  bool  // a request for it was not answered
 	cut       bool  // it goes on in another etcd
+	past      bool  // it is a Replay's, which is told what was before each change
 	to        chan clientv3.WatchResponse
 }
 
@@ -249,6 +265,22 @@ func (w *stream) of(c change) (all []*clientv3.Event) {
 	return all
 }
 
+// withBefore are events with what their keys had before each, as etcd reads it when it sends them: without, if that is
+// compacted by then.
+func (m *model) withBefore(events []*clientv3.Event) []*clientv3.Event {
+	all := make([]*clientv3.Event, len(events))
+	for i, e := range events {
+		with := &clientv3.Event{Type: e.Type, Kv: e.Kv}
+		if r := e.Kv.ModRevision - 1; r >= m.compacted {
+			if kvs := m.at(string(e.Kv.Key), "", r); len(kvs) > 0 {
+				with.PrevKv = kvs[0]
+			}
+		}
+		all[i] = with
+	}
+	return all
+}
+
 // send sends what is due: that the watch was created; the changes of the next revision, or of all with all; then the
 // answer to a progress request.
 func (s *simulation) send(w *stream, all bool) {
@@ -269,6 +301,9 @@ func (s *simulation) send(w *stream, all bool) {
 			if answer.Events = append(answer.Events, w.of(c)...); !all && len(answer.Events) > 0 {
 				break
 			}
+		}
+		if w.past {
+			answer.Events = s.withBefore(answer.Events)
 		}
 		if w.progress && len(answer.Events) == 0 {
 			w.progress, w.next = false, max(w.next, s.revision+1)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -27,6 +28,8 @@ type process struct {
 	number int
 	store  *store.Store
 	cursor *store.Cursor // a watch since the beginning
+	seen   []string      // what it has told
+	seenTo int64         // the revision of the last one
 	uids   int           // that it has given
 	other  *process
 	outcomes
@@ -104,7 +107,7 @@ func txnText(r *etcdserverpb.TxnRequest) (text string) {
 	}
 	for _, op := range r.Success {
 		if put := op.GetRequestPut(); put != nil {
-			text += fmt.Sprintf("%s=%s ", keyText(put.Key), put.Value)
+			text += fmt.Sprintf("%s=%s ", keyText(put.Key), plainOf(put.Value))
 		}
 	}
 	return text
@@ -114,9 +117,7 @@ func txnText(r *etcdserverpb.TxnRequest) (text string) {
 func (p *process) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest, _ ...grpc.CallOption) (
 	*etcdserverpb.LeaseGrantResponse, error) {
 	a, err := p.arrive(ctx, &request{by: p.number, name: "lease", do: func() (any, error) {
-		p.lastLease++
-		p.leases[p.lastLease] = true
-		return &etcdserverpb.LeaseGrantResponse{Header: p.header(), ID: p.lastLease, TTL: r.TTL}, nil
+		return &etcdserverpb.LeaseGrantResponse{Header: p.header(), ID: p.grant(r.TTL), TTL: r.TTL}, nil
 	}})
 	answer, _ := a.(*etcdserverpb.LeaseGrantResponse)
 	return answer, err
@@ -127,7 +128,7 @@ func (p *process) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequ
 func (p *process) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpGet(key, opts...)
 	w := &stream{by: p.number, ctx: ctx, id: streamOf(ctx), from: key, end: string(op.RangeBytes()), next: op.Rev(),
-		created: op.IsCreatedNotify(), to: make(chan clientv3.WatchResponse, 1000)}
+		created: op.IsCreatedNotify(), past: op.IsPrevKV(), to: make(chan clientv3.WatchResponse, 1000)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.streams = append(p.streams, w)
@@ -173,6 +174,9 @@ func (s *simulation) start(number int) (p *process, err error) {
 	p = &process{simulation: s, number: number}
 	e := &Cluster{prefix: "/r/", id: s.cluster, kv: p, config: Config{Prefix: "/r", Layout: bare{},
 		Bits: bitsOfModel(), ConfirmEvery: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}}
+	if s.sealed {
+		e.config.Sealing = &sealing{by: number}
+	}
 	e.client = &clientv3.Client{KV: clientv3.NewKVFromKVClient(p, nil), Watcher: p,
 		Lease: clientv3.NewLeaseFromLeaseClient(p, nil, time.Second)}
 	p.store, err = e.Open(context.Background(), store.Config{
@@ -195,4 +199,42 @@ func (bare) Decode(_ store.Key, v []byte) ([]byte, uint64, error) {
 		return nil, 0, errDamaged
 	}
 	return v, 0, nil
+}
+
+// sealing marks what would be encrypted, and binds it to its key. Like what is encrypted, no two values are equal.
+type sealing struct {
+	by     int
+	sealed atomic.Int64
+}
+
+func (s *sealing) Seal(context.Context, string) (*store.Seal, error) {
+	return &store.Seal{ID: 1, Append: func(dst []byte, _ string, k store.Key, plain []byte) []byte {
+		return fmt.Appendf(dst, "%s%d.%d|%s|%s", sealMark, s.by, s.sealed.Add(1), k.Name, plain)
+	}}, nil
+}
+
+func (s *sealing) Open(_ context.Context, _ string, k store.Key, value []byte) ([]byte, uint32, error) {
+	text, ok := strings.CutPrefix(string(value), sealMark)
+	if !ok {
+		return value, 0, nil
+	}
+	_, text, _ = strings.Cut(text, "|")
+	name, plain, _ := strings.Cut(text, "|")
+	if name != k.Name {
+		return nil, 0, fmt.Errorf("it is encrypted for %s", name)
+	}
+	return []byte(plain), 1, nil
+}
+
+func (s *sealing) Current(string) (uint32, bool) { return 1, true }
+
+// sealMark is how values begin that are encrypted.
+const sealMark = "encrypted "
+
+// plainOf is a value of etcd without its encryption.
+func plainOf(value []byte) string {
+	if text := string(value); strings.HasPrefix(text, sealMark) {
+		return strings.SplitN(text, "|", 3)[2]
+	}
+	return string(value)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -24,9 +25,10 @@ var (
 	left    = store.Key{Resource: "r", Name: "left"}
 	right   = store.Key{Resource: "r", Name: "right"}
 	onOff   = store.Key{Resource: "r", Name: "on-off"}
+	brief   = store.Key{Resource: "r", Name: "brief"}
 )
 
-var simulated = []store.Key{counter, shared, token, owner, child, left, right, onOff, bitmap}
+var simulated = []store.Key{counter, shared, token, owner, child, left, right, onOff, brief, bitmap}
 
 // sidecarOf describes a value.
 func sidecarOf(k store.Key, data []byte) *store.Sidecar {
@@ -122,6 +124,99 @@ func (p *process) pair() {
 	})
 }
 
+// expires makes an object that expires, replaces it by others that do so later, and writes each once more as it is,
+// as is done to have it encrypted by another key. It is gone once its lease has ended, or is removed.
+func (p *process) expires(int) {
+	for _, ttl := range []time.Duration{10 * time.Minute, time.Hour, time.Hour} {
+		p.write(brief, func(*store.Version) []byte {
+			return fmt.Appendf(nil, "%d %d %d", time.Now().Add(ttl).UnixNano(), ttl, p.number)
+		})
+		p.write(brief, func(live *store.Version) []byte {
+			if live == nil {
+				return nil
+			}
+			return live.Data()
+		})
+	}
+	p.write(brief, func(*store.Version) []byte { return nil })
+}
+
+// expiryOf is when an object expires that expires makes, and how long after it was made.
+func expiryOf(data []byte) (at time.Time, ttl time.Duration) {
+	fields := strings.Fields(string(data))
+	nanos, _ := strconv.ParseInt(fields[0], 10, 64)
+	lasts, _ := strconv.ParseInt(fields[1], 10, 64)
+	return time.Unix(0, nanos), time.Duration(lasts)
+}
+
+// changeOf is the change of an object to some data.
+func changeOf(k store.Key, live *store.Version, data []byte) store.Change {
+	ch := store.Change{Key: k, Data: data, Sidecar: sidecarOf(k, data)}
+	switch {
+	case k != brief || data == nil:
+	case live != nil && bytes.Equal(live.Data(), data):
+		ch.Again = true
+	default:
+		ch.Sidecar.Expire, _ = expiryOf(data)
+	}
+	return ch
+}
+
+// resumes is a program: one process adds to a counter, and then a server is started whose watch, of all objects or of a
+// type, goes on where those of the processes began, as those do whose server was started again. Meanwhile the other one
+// makes changes.
+func (p *process) resumes(of string) {
+	p.count(0)
+	p.toggle()
+	if p.number == 1 {
+		p.count(0)
+		p.toggle()
+		return
+	}
+	again, err := p.start(2)
+	if err != nil {
+		return // it would be started once more; a run in which nothing goes wrong has one (run)
+	}
+	p.further = append(p.further, again)
+	last, _ := p.lastChange(again.store.Revision())
+	for tries := 0; again.seenTo < last; {
+		var records []*store.Record
+		if again.cursor == nil {
+			if of == "" {
+				again.cursor, err = again.store.WatchAll(context.Background(), p.began)
+			} else {
+				again.cursor, err = again.store.Watch(context.Background(), of, "", p.began)
+			}
+		} else {
+			records, err = again.cursor.Next(context.Background())
+		}
+		if again.see(records); err == nil {
+			continue
+		}
+		// A client whose watch has ended has it go on.
+		_, compacted := p.lastChange(0)
+		if tries++; errors.Is(err, store.ErrCompacted) && compacted > p.began {
+			again.cursor = nil
+			return
+		} else if !isTransient(err) && !errors.Is(err, store.ErrClosed) || tries > 5 {
+			p.fail("a watch of a server that was started again: %w, and etcd has all since %d", err, compacted)
+			return
+		}
+	}
+}
+
+// lastChange is the last revision up to one that changes an object, and the one up to which the model is compacted.
+func (s *simulation) lastChange(until int64) (last, compacted int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.history {
+		if c.revision <= until && c.commits() {
+			last = c.revision
+		}
+	}
+	return last, s.compacted
+}
+
 // write changes an object to what next makes of it, nil being no object.
 func (p *process) write(k store.Key, next func(live *store.Version) []byte) {
 	p.change([]store.Key{k}, func(live []*store.Version) ([]store.Precondition, [][]byte) {
@@ -151,7 +246,7 @@ func (p *process) change(keys []store.Key, decide func(live []*store.Version) ([
 			if pre = append(pre, store.Absent(k)); live[i] != nil {
 				pre[len(pre)-1] = store.At(live[i])
 			}
-			changes[i] = store.Change{Key: k, Data: data[i], Sidecar: sidecarOf(k, data[i])}
+			changes[i] = changeOf(k, live[i], data[i])
 		}
 		began := p.revisionNow()
 		given, err := p.store.Commit(context.Background(), pre, changes)
@@ -243,7 +338,8 @@ func (m *model) versionAt(k store.Key, revision int64) *store.Version {
 		return m.bitAt(k, revision)
 	}
 	if kvs := m.at("/r/r/"+k.Name, "", revision); len(kvs) == 1 {
-		return store.NewVersion(k, kvs[0].ModRevision, kvs[0].Value, sidecarOf(k, kvs[0].Value))
+		data := []byte(plainOf(kvs[0].Value))
+		return store.NewVersion(k, kvs[0].ModRevision, data, sidecarOf(k, data))
 	}
 	return nil
 }
@@ -264,7 +360,7 @@ func (s *simulation) madeEqual(pre []store.Precondition, changes []store.Change)
 					continue
 				}
 				deleted := e.Type == mvccpb.Event_DELETE
-				if live == pre[i].Revision && deleted == (ch.Data == nil) && (deleted || bytes.Equal(e.Kv.Value, ch.Data)) {
+				if live == pre[i].Revision && deleted == (ch.Data == nil) && (deleted || plainOf(e.Kv.Value) == string(ch.Data)) {
 					return true
 				}
 				if live = c.revision; deleted {

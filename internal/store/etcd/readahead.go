@@ -3,32 +3,26 @@ package etcd
 import (
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// span is all changes of etcd after one revision, up to that of the last one.
+// span is all changes of the keys of etcd that begin with its scope, after one revision and up to another one.
 //
-//	after < events[0].Kv.ModRevision ≤ events[1].Kv.ModRevision ≤ …,  all changes of the last revision are there
+//	after < events[0].Kv.ModRevision ≤ events[1].Kv.ModRevision ≤ … ≤ to
 type span struct {
-	after  int64
-	events []*clientv3.Event // nobody changes them
-}
-
-// last is the revision up to which the span has all changes.
-func (s *span) last() int64 {
-	if len(s.events) == 0 {
-		return s.after
-	}
-	return s.events[len(s.events)-1].Kv.ModRevision
+	scope     string
+	after, to int64
+	events    []*clientv3.Event // nobody changes them
 }
 
 // from is the part of the span after a revision.
 func (s *span) from(after int64) *span {
 	n := sort.Search(len(s.events), func(i int) bool { return s.events[i].Kv.ModRevision > after })
-	return &span{max(s.after, after), s.events[n:]}
+	return &span{s.scope, max(s.after, after), s.to, s.events[n:]}
 }
 
 // firstRevision is how many events have the revision of the first one.
@@ -53,6 +47,7 @@ func eventBytes(e *clientv3.Event) int {
 const (
 	aheadBytes     = 16 << 20
 	aheadSpanBytes = 4 << 20 // of one answer
+	spanBytes      = 200     // of a span without events
 	aheadFor       = 10 * time.Second
 )
 
@@ -66,7 +61,7 @@ const (
 //
 // History does not change, so what is kept is right for as long as it is kept, also for other cursors:
 //
-//	bytes = Σ spans[i].bytes ≤ aheadBytes,  spans[i].bytes ≤ aheadSpanBytes, unless its only revision has more
+//	bytes = Σ spans[i].bytes ≤ aheadBytes,  spans[i].bytes ≤ aheadSpanBytes, unless its only revision has more events
 //	spans are in the order of their last use
 type readAhead struct {
 	mu     sync.Mutex
@@ -80,12 +75,12 @@ type keptSpan struct {
 	bytes int
 }
 
-// find returns a span that has the changes after a revision; nil: none is kept.
-func (a *readAhead) find(after int64) *span {
+// find returns a span that has the changes of a scope after a revision; nil: none is kept.
+func (a *readAhead) find(scope string, after int64) *span {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, s := range a.spans {
-		if s.after <= after && after < s.last() {
+		if strings.HasPrefix(scope, s.scope) && s.after <= after && after < s.to {
 			a.spans = append(slices.Delete(a.spans, i, i+1), s)
 			a.expiry.Reset(aheadFor)
 			return s.span
@@ -97,38 +92,41 @@ func (a *readAhead) find(after int64) *span {
 // keep keeps a span in pieces, as much of its beginning as there is room for, and returns how many bytes that takes.
 // What was used long ago makes room for it.
 func (a *readAhead) keep(s *span) (bytes int) {
-	for len(s.events) > 0 && bytes+aheadSpanBytes <= aheadBytes {
+	for s.after < s.to && bytes+aheadSpanBytes <= aheadBytes {
 		piece, size := s.piece()
 		bytes += size
 		if size <= aheadBytes {
 			a.keepPiece(keptSpan{piece, size})
 		}
-		s = s.from(piece.last())
+		s = s.from(piece.to)
 	}
 	return bytes
 }
 
-// piece is the beginning of a span, which has some, and its bytes: as much of it as one that is kept may have.
+// piece is the beginning of a span, and its bytes: as much of it as one that is kept may have.
 func (s *span) piece() (*span, int) {
-	n, bytes := 0, 0
+	n, to, bytes := 0, s.to, spanBytes
 	for n < len(s.events) {
 		end, more := n+firstRevision(s.events[n:]), 0
 		for _, e := range s.events[n:end] {
 			more += eventBytes(e)
 		}
 		if n > 0 && bytes+more > aheadSpanBytes {
+			to = s.events[n-1].Kv.ModRevision
 			break
 		}
 		n, bytes = end, bytes+more
 	}
 	// A part of the array would keep all of it.
-	return &span{s.after, slices.Clone(s.events[:n])}, bytes
+	return &span{s.scope, s.after, to, slices.Clone(s.events[:n])}, bytes
 }
 
 func (a *readAhead) keepPiece(k keptSpan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.spans, func(o keptSpan) bool { return o.after <= k.after && k.last() <= o.last() }) {
+	if slices.ContainsFunc(a.spans, func(o keptSpan) bool {
+		return strings.HasPrefix(k.scope, o.scope) && o.after <= k.after && k.to <= o.to
+	}) {
 		return
 	}
 	a.spans, a.bytes = append(a.spans, k), a.bytes+k.bytes

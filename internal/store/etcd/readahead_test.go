@@ -11,9 +11,10 @@ import (
 
 // spanOf is a span with one change at each revision.
 func spanOf(after int64, bytes int, revisions ...int64) *span {
-	s := &span{after: after}
+	s := &span{scope: "/r/", after: after, to: after}
 	for _, r := range revisions {
 		s.events = append(s.events, &clientv3.Event{Kv: &mvccpb.KeyValue{ModRevision: r, Value: make([]byte, bytes)}})
+		s.to = r
 	}
 	return s
 }
@@ -24,6 +25,7 @@ func kept(t *testing.T, a *readAhead) (spans, bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.spans {
+		bytes += spanBytes
 		for _, e := range s.events {
 			bytes += eventBytes(e)
 		}
@@ -42,7 +44,7 @@ func TestReadAheadFinds(t *testing.T) {
 	a.keep(spanOf(10, 1, 12, 12, 15))
 	a.keep(spanOf(20, 1, 21))
 	for after, want := range map[int64]int{9: 0, 10: 3, 11: 3, 12: 1, 14: 1, 15: 0, 19: 0, 20: 1, 21: 0} {
-		s, got := a.find(after), 0
+		s, got := a.find("/r/", after), 0
 		if s != nil {
 			got = len(s.from(after).events)
 		}
@@ -57,6 +59,13 @@ func TestReadAheadFinds(t *testing.T) {
 	}
 	if got := spanOf(10, 1, 12).from(5); got.after != 10 {
 		t.Errorf("a span after 10 begins after %d", got.after)
+	}
+	// What is of all types is of each; what is of one is of no other one. That nothing has changed is kept, too.
+	a.keep(&span{scope: "/r/pods/", after: 40, to: 50})
+	for scope, want := range map[string]bool{"/r/pods/": true, "/r/secrets/": false, "/r/": false} {
+		if a.find(scope, 49) != nil != want || a.find(scope, 11) == nil || a.find(scope, 50) != nil {
+			t.Errorf("of %s is found: %v %v %v", scope, a.find(scope, 49), a.find(scope, 11), a.find(scope, 50))
+		}
 	}
 }
 
@@ -74,7 +83,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 			revisions[i] = int64(i/2*2 + 2)
 		}
 		a.keep(spanOf(1, value, revisions...))
-		first := a.find(1)
+		first := a.find("/r/", 1)
 		if n := len(first.events); n == 0 || n > many || n%2 != 0 || cap(first.events) > 2*many-n {
 			t.Errorf("%d of %d changes are kept, in an array of %d", n, 2*many, cap(first.events))
 		}
@@ -83,16 +92,16 @@ func TestReadAheadIsBounded(t *testing.T) {
 			if _, bytes := kept(t, &a); bytes > aheadBytes {
 				t.Fatalf("%d bytes are kept", bytes)
 			}
-			if a.find(1) == nil {
+			if a.find("/r/", 1) == nil {
 				t.Fatalf("what is used all the time is not kept after %d more", i+1)
 			}
 		}
 		a.keep(spanOf(900_000, aheadBytes, 900_001))
-		if a.find(900_000) != nil {
+		if a.find("/r/", 900_000) != nil {
 			t.Error("more than the bound is kept")
 		}
 		time.Sleep(aheadFor - time.Second)
-		if a.find(1) == nil {
+		if a.find("/r/", 1) == nil {
 			t.Error("what was used is not kept")
 		}
 		time.Sleep(aheadFor - time.Second)

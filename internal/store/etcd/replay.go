@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -17,16 +20,22 @@ import (
 
 // replayer reads old changes from etcd (store.Replayer).
 type replayer struct {
-	w        *Writer
-	ahead    readAhead
-	fetching chan struct{} // of capacity 1; full while changes are fetched
+	w     *Writer
+	ahead readAhead
+	// fetching are of capacity 1, and full while changes are fetched. Scopes share them by their hashes.
+	fetching [32]chan struct{}
 }
 
-func newReplayer(w *Writer) *replayer { return &replayer{w: w, fetching: make(chan struct{}, 1)} }
+func newReplayer(w *Writer) *replayer {
+	h := &replayer{w: w}
+	for i := range h.fetching {
+		h.fetching[i] = make(chan struct{}, 1)
+	}
+	return h
+}
 
 // Replay is store.Replayer.Replay. It yields what the state has at the time of the call. It ends with the writer, too.
-func (h *replayer) Replay(ctx context.Context, after int64, wanted func(resource string) bool,
-	yield func(*store.Commit) error) error {
+func (h *replayer) Replay(ctx context.Context, after int64, of []string, yield func(*store.Commit) error) error {
 	w := h.w
 	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
 		return nil
@@ -35,37 +44,60 @@ func (h *replayer) Replay(ctx context.Context, after int64, wanted func(resource
 	defer cancel()
 	stop := context.AfterFunc(w.ctx, cancel)
 	defer stop()
-	until := w.state.Revision()
+	scope, until := w.scope(of), w.state.Revision()
 	for at := after; at < until; {
-		s, err := h.ahead.find(at), error(nil)
+		s, err := h.ahead.find(scope, at), error(nil)
 		if s == nil {
-			s, err = h.fetch(ctx, at, until)
+			s, err = h.fetch(ctx, scope, at, until)
 		}
 		if err != nil || s == nil {
 			return err
 		}
-		if at, err = w.yieldSpan(ctx, s, at, until, wanted, yield); err != nil {
+		if at, err = w.yieldSpan(ctx, s, at, until, of, yield); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// scope is how all keys of etcd begin that the records of some resources come from.
+func (w *Writer) scope(of []string) string {
+	if len(of) != 1 {
+		return w.prefix
+	}
+	at, ok := w.config.Layout.Path(store.Key{Resource: of[0]})
+	if b := w.config.Bits; b != nil {
+		elsewhere := of[0] == b.Whole.Resource && !strings.HasPrefix(w.wholePath(), at)
+		ok = ok && of[0] != b.Resource && !elsewhere
+	}
+	if !ok {
+		return w.prefix
+	}
+	return w.prefix + at
+}
+
 // fetch returns changes after a revision, and keeps what follows them up to another one, as far as there is room, and
-// up to what is kept already. It returns nil if there are no changes.
+// up to what is kept already.
 //
 // The problem: when a server has started again, the clients of all its watches come back within a second, each at the
-// revision that it had: a hundred of them for each controller manager, and memory has no history yet. A watch of etcd
-// for each of them has etcd read the same changes a hundred times, and for each change the value before it: etcd does
-// nothing else then for a minute, and leases of nodes are not renewed. So one of them fetches, and goes on further than
-// it needs itself; the others wait, and find what they need among what is kept. Only one that needs older changes than
-// all before it fetches these.
-func (h *replayer) fetch(ctx context.Context, after, until int64) (*span, error) {
+// revision that it had: a hundred of them for each controller manager, and memory has no history yet. Most are of types
+// that change seldom, and were told a minute ago how far they are. A watch of etcd for each of them has etcd read the
+// changes of that minute a hundred times, and for each change the value before it: etcd does nothing else then for a
+// minute, and leases of nodes are not renewed. So
+//
+//   - a watch of etcd is for one scope: of a type, to which the others send nothing. etcd goes through its history once
+//     for all watches that have begun meanwhile;
+//   - of those who need the same scope one fetches, and goes on further than it needs itself; the others wait, and find
+//     what they need among what is kept. Only one that needs older changes than all before it fetches these.
+func (h *replayer) fetch(ctx context.Context, scope string, after, until int64) (*span, error) {
 	var err error
+	hash := fnv.New32a()
+	hash.Write([]byte(scope))
+	fetching := h.fetching[hash.Sum32()%uint32(len(h.fetching))]
 	execution.Outside(ctx, func() {
 		execution.AssertOutside(ctx, "etcd")
 		select {
-		case h.fetching <- struct{}{}:
+		case fetching <- struct{}{}:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -73,18 +105,18 @@ func (h *replayer) fetch(ctx context.Context, after, until int64) (*span, error)
 	if err != nil {
 		return nil, h.w.interrupted(ctx, err)
 	}
-	defer func() { <-h.fetching }()
-	if s := h.ahead.find(after); s != nil {
+	defer func() { <-fetching }()
+	if s := h.ahead.find(scope, after); s != nil {
 		return s, nil
 	}
 	var first *span
 	bytes := 0
-	err = h.receive(ctx, after, until, func(s *span) (more bool) {
+	err = h.receive(ctx, scope, after, until, func(s *span) (more bool) {
 		if first == nil {
 			first = s
 		}
 		bytes += h.ahead.keep(s)
-		return bytes < aheadBytes/2 && h.ahead.find(s.last()) == nil
+		return bytes < aheadBytes/2 && h.ahead.find(scope, s.to) == nil
 	})
 	if first != nil {
 		err = nil // of what follows, which whoever needs it will be told
@@ -92,7 +124,8 @@ func (h *replayer) fetch(ctx context.Context, after, until int64) (*span, error)
 	return first, err
 }
 
-// receive yields what etcd sends for the changes after a revision, up to another one or until yield returns false.
+// receive yields what etcd sends for the changes of a scope after a revision, up to another one or until yield returns
+// false.
 //
 // The problem: etcd may compact the history while it is read, and does not say so in what it sends. A change comes with
 // the value before it, which etcd reads when it sends the change: if that is compacted by then, the change comes
@@ -107,13 +140,14 @@ func (h *replayer) fetch(ctx context.Context, after, until int64) (*span, error)
 // changes at the same revisions.
 //
 // past looks at each change, too: it knows which ones must have a value before.
-func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*span) (more bool)) error {
+func (h *replayer) receive(ctx context.Context, scope string, after, until int64,
+	yield func(*span) (more bool)) error {
 	w := h.w
 	watch, stop := context.WithCancel(w.ownStream(execution.With(ctx, nil))) // the stream is another goroutine's
 	defer stop()
 	var changes clientv3.WatchChan
 	execution.Outside(ctx, func() {
-		changes = w.client.Watch(watch, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
+		changes = w.client.Watch(watch, scope, clientv3.WithPrefix(), clientv3.WithRev(after+1),
 			clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 	})
 	for at := after; ; { // all changes up to it have come
@@ -137,14 +171,17 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 		if execution.Outside(ctx, func() { err = w.has(ctx, at) }); err != nil {
 			return w.interrupted(ctx, err)
 		}
-		if answer.IsProgressNotify() && answer.Header.Revision >= until {
-			return nil
+		s := &span{scope: scope, after: at, to: at, events: answer.Events}
+		switch n := len(answer.Events); {
+		case n > 0:
+			s.to = answer.Events[n-1].Kv.ModRevision
+		case answer.IsProgressNotify():
+			s.to = answer.Header.Revision // there is nothing in between
 		}
-		if len(answer.Events) == 0 {
+		if s.to == at {
 			continue
 		}
-		s := &span{at, answer.Events}
-		if at = s.last(); !yield(s) || at >= until {
+		if at = s.to; !yield(s) || at >= until {
 			return nil
 		}
 	}
@@ -159,8 +196,8 @@ func (w *Writer) interrupted(ctx context.Context, err error) error {
 }
 
 // yieldSpan yields the changes of a span with at < revision ≤ until, one commit for each revision. It returns the
-// revision up to which all changes were yielded.
-func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, wanted func(resource string) bool,
+// revision up to which all changes of the scope were yielded.
+func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, of []string,
 	yield func(*store.Commit) error) (int64, error) {
 	for events := s.from(at).events; len(events) > 0; {
 		revision := events[0].Kv.ModRevision
@@ -169,7 +206,7 @@ func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, wanted
 		}
 		c, n := &store.Commit{Revision: revision}, firstRevision(events)
 		for _, e := range events[:n] {
-			records, err := w.past(ctx, e, wanted)
+			records, err := w.past(ctx, e, of)
 			if err != nil {
 				return at, err
 			}
@@ -184,20 +221,19 @@ func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, wanted
 		}
 		events, at = events[n:], revision
 	}
-	return at, nil
+	return s.to, nil
 }
 
-// past is the records of an old change; none if it is of no object, or of a type that is not wanted: whoever has one
-// type read decodes no other. The error is store.ErrCompacted if the change lacks the value before it: every change has
-// one, except for those that create a key.
-func (w *Writer) past(ctx context.Context, e *clientv3.Event, wanted func(resource string) bool) ([]*store.Record,
-	error) {
+// past is the records of an old change; none if it is of no object, or of none of some resources. The error is
+// store.ErrCompacted if the change lacks the value before it: every change has one, except for those that create a key.
+func (w *Writer) past(ctx context.Context, e *clientv3.Event, of []string) ([]*store.Record, error) {
 	if e.PrevKv == nil && !e.IsCreate() {
 		return nil, store.ErrCompacted
 	}
 	k, ok := w.key(e.Kv)
 	b := w.whole(k)
-	if !ok || wanted != nil && !wanted(k.Resource) && (b == nil || !wanted(b.Resource)) {
+	wanted := func(resource string) bool { return len(of) == 0 || slices.Contains(of, resource) }
+	if !ok || !wanted(k.Resource) && (b == nil || !wanted(b.Resource)) {
 		return nil, nil
 	}
 	r := &store.Record{Key: k, Revision: e.Kv.ModRevision}
@@ -248,7 +284,7 @@ func (e *Cluster) oldest(ctx context.Context) (int64, error) {
 			return store.FirstRevision, nil
 		}
 	}
-	return 0, ctx.Err()
+	return 0, cmp.Or(ctx.Err(), errors.New("etcd: the watch has ended"))
 }
 
 // askProgress asks how far the watch of a context is, until the context ends. One request is not enough: etcd does not

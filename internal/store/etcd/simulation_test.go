@@ -59,10 +59,12 @@ type simulation struct {
 	replacement *replacement // of the etcd at the beginning; nil: that is still there
 	backup      int64        // the revision of the backup of which a replacement is
 
-	slow       int   // the process for which everything else comes first, or nobody
-	slowWatch  bool  // only its watch is slow
-	restricted bool  // the processes may use no key outside of their prefix; then no request comes late
-	began      int64 // the revision at which the programs began
+	slow       int        // the process for which everything else comes first, or nobody
+	slowWatch  bool       // only its watch is slow
+	restricted bool       // the processes may use no key outside of their prefix; then no request comes late
+	sealed     bool       // the values are encrypted
+	further    []*process // those that were started while the programs ran
+	began      int64      // the revision at which the programs began
 	step       int
 	log        []string
 }
@@ -358,8 +360,9 @@ func (s *simulation) run(of setting) (wrong []string) {
 	if err != nil || s.t.Failed() {
 		s.t.Fatal("the processes do not start", err)
 	}
+	both := all
 	defer func() {
-		for _, p := range all {
+		for _, p := range slices.Concat(both, s.further) {
 			p.store.Close()
 		}
 	}()
@@ -374,6 +377,10 @@ func (s *simulation) run(of setting) (wrong []string) {
 		return []string{err.Error()}
 	}
 	s.missed, s.first = s.first, nil
+	if of.further && len(s.further) == 0 {
+		s.missed = append(s.missed, "a server that is started")
+	}
+	all = slices.Concat(all, s.further)
 	// From now on nothing goes wrong, and what is late comes.
 	s.choose, s.slow = func([]event) int { return 0 }, nobody
 	s.repair()
@@ -465,6 +472,8 @@ type setting struct {
 	clients    int                          // of a process, which run the program at the same time; 0: one
 	witnessed  bool                         // each process has lost an answer before: its transactions write the witness
 	restricted bool
+	sealed     bool // values are encrypted
+	further    bool // the program starts a further server
 	lasting    bool // no other etcd takes the place of this one
 	// first are events that happen as soon as they can, one after the other, by how their names begin. They are the
 	// beginning of a history that takes more deviations than can be tried everywhere; those of the run come on top.
@@ -478,6 +487,10 @@ var settings = []setting{
 	{name: "flags", program: (*process).flags},
 	{name: "bits", program: (*process).allocate},
 	{name: "clients", program: (*process).count, clients: 2, witnessed: true},
+	{name: "expiries", program: (*process).expires},
+	{name: "resumed", program: func(p *process, _ int) { p.resumes("") }, further: true, lasting: true},
+	{name: "resumed, of a type", program: func(p *process, _ int) { p.resumes("r") }, further: true, lasting: true},
+	{name: "encrypted", program: (*process).counters, sealed: true},
 }
 
 // beginnings are settings that only have their exhaustive runs.
@@ -503,7 +516,7 @@ var beginnings = []setting{
 func simulate(t *testing.T, of setting, choose func(possible []event) int) (wrong, log, missed []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
-			slowdowns: 1, damages: 1, restricted: of.restricted, replaceable: !of.restricted && !of.lasting}
+			slowdowns: 1, damages: 1, restricted: of.restricted, sealed: of.sealed, replaceable: !of.restricted && !of.lasting}
 		wrong = s.run(of)
 		log, missed = s.log, s.missed
 	})
@@ -567,7 +580,7 @@ func TestSimulation(t *testing.T) {
 	random, began := rand.New(rand.NewPCG(*seed, 0)), time.Now()
 	for n := range *simulations {
 		of, often := settings[n%len(settings)], 2+random.IntN(10)
-		of.lasting = random.IntN(3) > 0 // else it seldom comes to anything else
+		of.lasting = random.IntN(3) > 0 || of.lasting // else it seldom comes to anything else
 		wrong, log, _ := simulate(t, of, func(all []event) int {
 			if random.IntN(often) == 0 {
 				return random.IntN(len(all))

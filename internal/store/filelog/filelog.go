@@ -378,8 +378,7 @@ func (l *Log) roll() (*writer, error) {
 // are appended after the call are not yielded.
 //
 // One parser serves all segments: it reuses its buffers from commit to commit, which is why commits are lent.
-func (l *Log) Replay(ctx context.Context, after int64, _ func(resource string) bool,
-	yield func(*store.Commit) error) error {
+func (l *Log) Replay(ctx context.Context, after int64, _ []string, yield func(*store.Commit) error) error {
 	l.mu.Lock()
 	segments := make([]segment, len(l.segments))
 	for i, s := range l.segments {

@@ -38,7 +38,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 func (l *Log) Checkpoint() (*store.Checkpoint, error) { return l.start, nil }
 
 // Replay yields no commits, and returns an error if there were any after the revision.
-func (l *Log) Replay(_ context.Context, after int64, _ func(resource string) bool, _ func(*store.Commit) error) error {
+func (l *Log) Replay(_ context.Context, after int64, _ []string, _ func(*store.Commit) error) error {
 	if after < l.newest.Load() {
 		return store.ErrCompacted
 	}
