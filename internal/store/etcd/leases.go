@@ -16,10 +16,11 @@ import (
 //
 //	a key that expires at t has a lease that ends in [t, t + min(5 %, LeaseReuse)]
 type leases struct {
-	cluster *Cluster
-	reuse   time.Duration
+	cluster  *Cluster
+	reuse    time.Duration
+	granting chan struct{} // of capacity 1; full while a lease is asked for
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the following; no request is made under it
 	id   clientv3.LeaseID
 	ends time.Time // no later than the lease ends
 	keys int
@@ -29,33 +30,56 @@ type leases struct {
 const maxLeaseKeys = 1000
 
 func (l *leases) init(e *Cluster) {
-	l.cluster, l.reuse = e, e.config.LeaseReuse
+	l.cluster, l.reuse, l.granting = e, e.config.LeaseReuse, make(chan struct{}, 1)
 	if l.reuse == 0 {
 		l.reuse = time.Minute
 	}
 }
 
-// until returns a lease for a key that expires at a time.
+// until returns a lease for a key that expires at a time. One is asked for at a time, and whoever needs it waits no
+// longer than its context.
 func (l *leases) until(ctx context.Context, at time.Time) (clientv3.LeaseID, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if id, ok := l.shared(at); ok {
+		return id, nil
+	}
+	select {
+	case l.granting <- struct{}{}:
+		defer func() { <-l.granting }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if id, ok := l.shared(at); ok {
+		return id, nil
+	}
 	now := time.Now()
 	ttl := max(time.Second, at.Sub(now))
-	longer := min(ttl/20, l.reuse)
-	if l.keys < maxLeaseKeys && !l.ends.Before(at) && l.ends.Before(at.Add(longer+time.Second)) {
-		l.keys++
-		return l.id, nil
-	}
-	if observe := l.cluster.config.Observe.Lease; observe != nil && l.keys > 0 {
-		observe(l.keys)
-	}
-	answer, err := l.cluster.client.Grant(ctx, int64(math.Ceil((ttl + longer).Seconds())))
+	answer, err := l.cluster.client.Grant(ctx, int64(math.Ceil((ttl + l.longer(ttl)).Seconds())))
 	if err != nil {
 		return 0, fmt.Errorf("etcd: no lease: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if observe := l.cluster.config.Observe.Lease; observe != nil && l.keys > 0 {
+		observe(l.keys)
 	}
 	l.id, l.ends, l.keys = answer.ID, now.Add(time.Duration(answer.TTL)*time.Second), 1
 	return l.id, nil
 }
+
+// shared returns the lease that there is, if a key that expires at a time may have it.
+func (l *leases) shared(at time.Time) (clientv3.LeaseID, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	longer := l.longer(max(time.Second, time.Until(at)))
+	if l.keys == maxLeaseKeys || l.ends.Before(at) || !l.ends.Before(at.Add(longer+time.Second)) {
+		return 0, false
+	}
+	l.keys++
+	return l.id, true
+}
+
+// longer is how much longer a lease lives than a key that expires after a time.
+func (l *leases) longer(ttl time.Duration) time.Duration { return min(ttl/20, l.reuse) }
 
 // drop makes the next key have a new lease.
 func (l *leases) drop() {
