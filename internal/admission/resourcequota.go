@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -97,13 +98,38 @@ func limitedResources(text []byte) ([]limitedResource, error) {
 
 func (q *resourceQuota) validate(ctx context.Context, a *engine.Attributes) error {
 	rq := a.Request
+	if q.store.Others != nil && writes(a) && about(a, "", "resourcequotas", "status") {
+		return a.Move(ctx, guardOfLowering(a))
+	}
 	if rq.Namespace == "" || rq.Resource.Stored == nil || !changesUse(a) {
 		return nil
 	}
 	if rules, _, err := q.store.Rules(ctx, rq.Namespace); err != nil || len(rules)+len(q.limited) == 0 {
 		return err
 	}
-	return a.Limit(ctx, func(ctx context.Context) (*engine.Limits, error) { return q.limits(ctx, a) })
+	return a.Limit(ctx, quotaGuard(rq.Namespace), func(ctx context.Context) (*engine.Limits, error) { return q.limits(ctx, a) })
+}
+
+// quotaGuard is the guard of the quotas of a namespace (engine.Attributes.Limit). There are a few, as they stay when
+// their namespaces have gone.
+func quotaGuard(namespace string) string {
+	h := fnv.New32a()
+	h.Write([]byte(namespace))
+	return fmt.Sprintf("quotas-%02x", h.Sum32()%64)
+}
+
+// guardOfLowering is the guard that a write of the status of a quota moves, which takes back what was recorded there;
+// "": it takes nothing back.
+func guardOfLowering(a *engine.Attributes) string {
+	now := a.Object.At("status", "used")
+	for _, m := range a.Old.At("status", "used").Members() {
+		before, err := resource.ParseQuantity(m.Value.Str())
+		after, failed := resource.ParseQuantity(now.At(m.Key).Str())
+		if err == nil && (failed != nil || after.Cmp(before) < 0) {
+			return quotaGuard(a.Request.Namespace)
+		}
+	}
+	return ""
 }
 
 // changesUse says whether a request may be one that uses more: which ones do depends on the type.

@@ -112,17 +112,38 @@ type Limits struct {
 
 // Limit makes the commit depend on limits: of returns them, nil if there are none. A request that would pass them is
 // refused at once, also in a dry run; if the sums or the rules change before the commit, they are judged again.
-func (a *Attributes) Limit(ctx context.Context, of func(context.Context) (*Limits, error)) error {
-	a.draft.effects.limit = of
+//
+// Where something is recorded before the object is written, somebody may take it for left over in between, and take it
+// back. Whoever does so moves a guard (Move), and the object is not written:
+//
+//	an object is committed  ⇒  what was recorded for it before had not been taken back
+func (a *Attributes) Limit(ctx context.Context, guard string, of func(context.Context) (*Limits, error)) error {
+	e := &a.draft.effects
+	e.limit, e.limitGuard = of, guard
 	return a.draft.stayWithin(ctx)
+}
+
+// Move makes the commit move a guard: of those that depend on it and have begun before, none is carried out after it.
+// "": it moves none. A type with a status of the server moves its own (ServerStatus).
+func (a *Attributes) Move(ctx context.Context, guard string) (err error) {
+	e := &a.draft.effects
+	if e.guard = nil; guard != "" {
+		e.guard, err = readGuard(ctx, a.draft.store, guard, false)
+	}
+	return err
 }
 
 // stayWithin judges the limits of the draft against what is stored (Attributes.Limit). A rule that changes between the
 // two steps makes other limits.
 func (d *draft) stayWithin(ctx context.Context) error {
 	e := &d.effects
-	e.limits, e.records = nil, nil
+	e.limits, e.records, e.unmoved = nil, nil, nil
 	for e.limit != nil {
+		// It is read before what the limits are computed of.
+		unmoved, err := d.limitGuard(ctx)
+		if err != nil {
+			return err
+		}
 		limits, err := e.limit(ctx)
 		if err != nil || limits == nil {
 			return err
@@ -145,9 +166,23 @@ func (d *draft) stayWithin(ctx context.Context) error {
 			}
 			e.records = append(e.records, n)
 		}
+		e.unmoved = unmoved
 		break
 	}
 	return nil
+}
+
+// limitGuard is the condition that the guard of the limits does not move; nil: there is none, as nothing is recorded, or
+// as the object is in another store than what is.
+func (d *draft) limitGuard(ctx context.Context) (*store.Precondition, error) {
+	if d.store.Others == nil || d.first != nil {
+		return nil, nil
+	}
+	g, err := readGuard(ctx, d.store, d.effects.limitGuard, false)
+	if err != nil {
+		return nil, err
+	}
+	return &g.pre, nil
 }
 
 // refused is the API error for a commit or a dry run that would pass limits.

@@ -19,10 +19,13 @@ type effects struct {
 	namespace, definition *store.Version
 	inNamespace           bool
 	// limits are those of the namespace that the commit has to stay within; nil: there are none. limit makes them again.
-	// records are the drafts of the objects that record it, where the store does not judge limits.
-	limits  *store.Limits
-	records []*draft
-	limit   func(context.Context) (*Limits, error)
+	// records are the drafts of the objects that record it, where the store does not judge limits, and unmoved is then the
+	// condition that nobody has taken that back, which the guard of that name says.
+	limits     *store.Limits
+	records    []*draft
+	unmoved    *store.Precondition
+	limit      func(context.Context) (*Limits, error)
+	limitGuard string
 	// others are drafts of other objects whose status changes in the same commit, and guard is the change to a key that
 	// is not an object; see setStatus and evicted.
 	others []*draft
@@ -49,8 +52,10 @@ type transaction struct {
 	fences []store.Precondition
 	pre    []store.Precondition
 	keys   []store.Change
-	// records are those of drafts that record what the others use.
+	// records are those of drafts that record what the others use. What is recorded before them is theirs on the
+	// conditions of unmoved.
 	records []*draft
+	unmoved []store.Precondition
 	// doubtful says that the commit has failed, and may still be written.
 	doubtful bool
 }
@@ -66,7 +71,9 @@ func (d *draft) transaction() *transaction {
 func (t *transaction) add(d *draft) {
 	e := &d.effects
 	t.drafts = append(append(append(t.drafts, d), e.records...), e.others...)
-	t.records = append(t.records, e.records...)
+	if t.records = append(t.records, e.records...); e.unmoved != nil {
+		t.unmoved = append(t.unmoved, *e.unmoved)
+	}
 	for _, parent := range []*store.Version{e.namespace, e.definition} {
 		if parent != nil && d.first == nil { // what is in another store cannot be a fence (elsewhere.go)
 			t.fences = append(t.fences, store.Fence(parent))
@@ -117,6 +124,9 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 		}
 		if d.live == nil && !d.dry && d.store == e.store {
 			t.pre = append(t.pre, store.Precondition{Key: d.key(), Revision: d.committed})
+		}
+		if slices.Contains(t.records, d) {
+			t.fences, t.unmoved = append(t.fences, t.unmoved...), nil
 		}
 	}
 	if err := e.commitOnce(ctx, t); err != nil {

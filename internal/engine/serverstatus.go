@@ -12,7 +12,7 @@ import (
 // serverManager is the field manager of the status that the server itself writes, as in the reference.
 const serverManager = "kube-apiserver"
 
-// guards is the store resource of guards (ServerStatus.Guard). Only the revision of such a key counts, not its bytes.
+// guards is the store resource of guards (ServerStatus.Guard, Limits.Guard). Only the revision of such a key counts, not its bytes.
 const guards = "plinth/guards"
 
 // setStatus sets the server's own part of the status of the object, if the type has one: a CustomResourceDefinition is
@@ -70,7 +70,7 @@ type guard struct {
 // revision and computes the status again: the status depends on every change before that read, and every change after
 // it moves the guard and makes the commit fail. If the second status names another guard, the same is repeated with
 // that one.
-func (d *draft) guardedStatus(ctx context.Context, obj object.Value) (ServerStatus, error) {
+func (d *draft) guardedStatus(ctx context.Context, obj object.Value) (_ ServerStatus, err error) {
 	d.effects.guard = nil
 	for {
 		computed := d.rq.Resource.ServerStatus(obj, d.old, d.now)
@@ -81,16 +81,24 @@ func (d *draft) guardedStatus(ctx context.Context, obj object.Value) (ServerStat
 		if computed.Guard == "" || d.effects.guard != nil && d.effects.guard.pre.Key == key {
 			return computed, nil
 		}
-		change := store.Change{Key: key, Data: []byte{'0'}, Sidecar: &store.Sidecar{}}
-		d.effects.guard = &guard{pre: store.Absent(key), change: change}
-		live, _, err := d.store.Live(ctx, key, true)
-		if err != nil {
-			return ServerStatus{}, commitFailed(err)
-		}
-		if live != nil {
-			d.effects.guard.pre = store.At(live)
+		if d.effects.guard, err = readGuard(ctx, d.store, computed.Guard, true); err != nil {
+			return ServerStatus{}, err
 		}
 	}
+}
+
+// readGuard reads a guard: the newest one, with sure.
+func readGuard(ctx context.Context, s *store.Store, name string, sure bool) (*guard, error) {
+	key := store.Key{Resource: guards, Name: name}
+	g := &guard{store.Absent(key), store.Change{Key: key, Data: []byte{'0'}, Sidecar: &store.Sidecar{}}}
+	live, _, err := s.Live(ctx, key, sure)
+	if err != nil {
+		return nil, commitFailed(err)
+	}
+	if live != nil {
+		g.pre = store.At(live)
+	}
+	return g, nil
 }
 
 // reported is the draft of another object whose status changes with this one: a definition that gets the name that this

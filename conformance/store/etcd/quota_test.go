@@ -5,9 +5,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -125,4 +128,75 @@ func TestQuotaIsLoweredLate(t *testing.T) {
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("what another server has recorded is taken back after %v", took)
 	}
+}
+
+// A server that stands still between the two transactions of a create, that of a quota and that of the object, does not
+// exceed the quota: what it has recorded there is taken back meanwhile, and used for another object, which no other
+// quota counts.
+//
+// SPEC: AUTH-5, STORE-2
+func TestQuotaOfAFrozenServer(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	r := newRelay(t, strings.TrimPrefix(p.URL, "http://"))
+	next := on(t, harness.Plinth, p.URL) // it runs the controllers
+	frozen := on(t, harness.Plinth, r.url)
+	in := next.Resource(quotas).Namespace("default")
+	for _, text := range []string{
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: a}, spec: {hard: {pods: "9"}, scopes: [BestEffort]}}`,
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: b}, spec: {hard: {pods: "1"}}}`,
+	} {
+		if _, err := in.Create(t.Context(), object(t, "%s", text), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(want string) {
+		t.Helper()
+		eventually(t, "the status of b says "+want, func() error {
+			q, err := frozen.Resource(quotas).Namespace("default").Get(t.Context(), "b", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got, _, _ := unstructured.NestedString(q.Object, "status", "used", "pods"); got != want {
+				return fmt.Errorf("%q Pods are used", got)
+			}
+			return nil
+		})
+	}
+	says("0")
+	create := func(s *server, text string) error {
+		_, err := s.Resource(pods).Namespace("default").Create(t.Context(), object(t, "%s", text), metav1.CreateOptions{})
+		return err
+	}
+	late := r.hold("/registry/pods/default/late")
+	made := outcome(func() error {
+		return create(frozen, `{apiVersion: v1, kind: Pod, metadata: {name: late}, spec: {containers: [{name: c, image: i}]}}`)
+	})
+	select {
+	case <-late.held:
+	case <-time.After(time.Minute):
+		t.Fatal("the Pod is not on its way to etcd")
+	}
+	frozen.signal(t, syscall.SIGSTOP)
+	thaw := sync.OnceFunc(func() { frozen.signal(t, syscall.SIGCONT) })
+	defer thaw()
+	// What was recorded is taken back: at first it is refused.
+	eventually(t, "there is room", func() error {
+		return create(next, `{apiVersion: v1, kind: Pod, metadata: {name: other}, spec: {containers:
+			[{name: c, image: i, resources: {requests: {cpu: "1"}}}]}}`)
+	})
+	close(late.released)
+	var answer etcdserverpb.TxnResponse
+	if err := proto.Unmarshal(<-late.answer, &answer); err != nil || answer.Header == nil || answer.Succeeded {
+		t.Errorf("the late transaction was carried out, or not answered: %v, %v", &answer, err)
+	}
+	thaw()
+	if err := ends(t, "the late create", made); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1") {
+		t.Errorf("the late create has %v", err)
+	}
+	list, err := next.Resource(pods).Namespace("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "other" {
+		t.Errorf("there are %v, %v", list, err)
+	}
+	says("1")
 }

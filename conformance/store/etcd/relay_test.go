@@ -183,7 +183,7 @@ func (r *relay) requests(method string, near grpc.ServerStream, far grpc.ClientS
 		}
 		if d := r.delays(method, m); d != nil {
 			go d.passOn(r.far, m)
-			continue
+			return // it is the only message of its call, which is to stay without an answer
 		}
 		if far.SendMsg(&m) != nil {
 			return
