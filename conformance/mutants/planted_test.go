@@ -97,14 +97,16 @@ var plantedBugs = []planted{
 	{"a lease that is gone is used again", "commit.go", "\t\t\tw.leases.drop()\n", ""},
 	{"a lease that ends before is shared", "leases.go", "l.keys == maxLeaseKeys || l.ends.Before(at) ||",
 		"l.keys == maxLeaseKeys ||"},
-	{"a lease that ends much later is shared", "leases.go", " || !l.ends.Before(at.Add(longer+time.Second))", ""},
+	{"a lease that ends much later is shared", "leases.go", " || !l.ends.Before(at.Add(longer+time.Second))",
+		" || longer < 0"},
 	{"what is written once more never expires", "commit.go", ".IgnoreLease = t.changes[i].Again", ".IgnoreLease = false"},
 	{"what is encrypted is taken for what others write", "commit.go", "(ch.Sidecar.SealedBy != 0 ||", "(false ||"},
 	{"the past begins one revision late", "replay.go", "clientv3.WithRev(after+1)", "clientv3.WithRev(after+2)"},
 	{"the past ends where etcd has sent something", "replay.go", "\treturn s.to, nil\n", "\treturn until, nil\n"},
 	{"what was read ahead is of any revision", "readahead.go", "s.after <= after && after < s.to", "after < s.to"},
 	{"the past is that of one type", "replay.go", "return w.prefix + at\n", "return w.prefix + at + \"c\"\n"},
-	{"a change of the past has no value before", "replay.go", "if e.PrevKv != nil {", "if e.PrevKv != nil && e.IsCreate() {"},
+	{"a change of the past has no value before", "replay.go", "if e.PrevKv != nil {",
+		"if e.PrevKv != nil && e.IsCreate() {"},
 }
 
 // The simulation of the writer to etcd finds each planted bug; without -all, a few of them.

@@ -107,7 +107,9 @@ func (q *resourceQuota) validate(ctx context.Context, a *engine.Attributes) erro
 	if rules, _, err := q.store.Rules(ctx, rq.Namespace); err != nil || len(rules)+len(q.limited) == 0 {
 		return err
 	}
-	return a.Limit(ctx, quotaGuard(rq.Namespace), func(ctx context.Context) (*engine.Limits, error) { return q.limits(ctx, a) })
+	return a.Limit(ctx, quotaGuard(rq.Namespace), func(ctx context.Context) (*engine.Limits, error) {
+		return q.limits(ctx, a)
+	})
 }
 
 // quotaGuard is the guard of the quotas of a namespace (engine.Attributes.Limit). There are a few, as they stay when

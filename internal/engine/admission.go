@@ -172,8 +172,8 @@ func (d *draft) stayWithin(ctx context.Context) error {
 	return nil
 }
 
-// limitGuard is the condition that the guard of the limits does not move; nil: there is none, as nothing is recorded, or
-// as the object is in another store than what is.
+// limitGuard is the condition that the guard of the limits does not move; nil: there is none, as nothing is recorded,
+// or as the object is in another store than what is.
 func (d *draft) limitGuard(ctx context.Context) (*store.Precondition, error) {
 	if d.store.Others == nil || d.first != nil {
 		return nil, nil

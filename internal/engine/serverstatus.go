@@ -12,7 +12,8 @@ import (
 // serverManager is the field manager of the status that the server itself writes, as in the reference.
 const serverManager = "kube-apiserver"
 
-// guards is the store resource of guards (ServerStatus.Guard, Limits.Guard). Only the revision of such a key counts, not its bytes.
+// guards is the store resource of guards (ServerStatus.Guard, Attributes.Move). Only the revision of such a key counts,
+// not its bytes.
 const guards = "plinth/guards"
 
 // setStatus sets the server's own part of the status of the object, if the type has one: a CustomResourceDefinition is

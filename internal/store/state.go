@@ -541,8 +541,8 @@ func (s *State) replay(ctx context.Context, after, until int64, of []string, yie
 	return err
 }
 
-// reaches returns nil when the log has all commits of some resources after a revision, and otherwise the reason why not.
-// It opens the file of the first one, and reads no further.
+// reaches returns nil when the log has all commits of some resources after a revision, and otherwise the reason why
+// not. It opens the file of the first one, and reads no further.
 func reaches(ctx context.Context, log Replayer, after int64, of []string) error {
 	if log == nil {
 		return ErrCompacted

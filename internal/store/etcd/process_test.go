@@ -179,7 +179,7 @@ func (s *simulation) start(number int) (p *process, err error) {
 	}
 	e.client = &clientv3.Client{KV: clientv3.NewKVFromKVClient(p, nil), Watcher: p,
 		Lease: clientv3.NewLeaseFromLeaseClient(p, nil, time.Second)}
-	p.store, err = e.Open(context.Background(), store.Config{
+	p.store, err = e.Open(s.ctx, store.Config{
 		Describe:     func(k store.Key, data []byte) *store.Sidecar { return sidecarOf(k, data) },
 		HistoryBytes: 1 << 20, HistoryAge: 24 * time.Hour,
 	}, nil)

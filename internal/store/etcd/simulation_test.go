@@ -42,7 +42,8 @@ var (
 // The code under test is the writer. The model is in the place of the connection of etcd's client, and of the client's
 // watches.
 type simulation struct {
-	t *testing.T
+	t   *testing.T
+	ctx context.Context // ends with the run
 	*model
 	choose func(possible []event) int
 	first  []string // the names of events that happen as soon as they can, in this order, by how they begin
@@ -395,6 +396,7 @@ func (s *simulation) run(of setting) (wrong []string) {
 		case s.gone() && (!errors.Is(err, store.ErrClosed) || !errors.Is(healthy, store.ErrClosed)):
 			all[n].fail("it has not noticed that etcd is another one: %v, %v", err, healthy)
 		}
+		all[n].catchUp()
 	})); err != nil {
 		return []string{err.Error()}
 	}
@@ -515,7 +517,9 @@ var beginnings = []setting{
 // simulate makes one run.
 func simulate(t *testing.T, of setting, choose func(possible []event) int) (wrong, log, missed []string) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{t: t, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &simulation{t: t, ctx: ctx, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
 			slowdowns: 1, damages: 1, restricted: of.restricted, sealed: of.sealed, replaceable: !of.restricted && !of.lasting}
 		wrong = s.run(of)
 		log, missed = s.log, s.missed
