@@ -124,10 +124,10 @@ func (p *process) pair() {
 	})
 }
 
-// expires makes an object that expires, replaces it by others that do so later, and writes each once more as it is,
+// expires makes an object that expires, replaces it by others that do so later or sooner, and writes each once more as it is,
 // as is done to have it encrypted by another key. It is gone once its lease has ended, or is removed.
 func (p *process) expires(int) {
-	for _, ttl := range []time.Duration{10 * time.Minute, time.Hour, time.Hour} {
+	for _, ttl := range []time.Duration{10 * time.Minute, time.Hour, time.Hour, 10 * time.Minute} {
 		p.write(brief, func(*store.Version) []byte {
 			return fmt.Appendf(nil, "%d %d %d", time.Now().Add(ttl).UnixNano(), ttl, p.number)
 		})
@@ -285,6 +285,8 @@ func (p *process) hear(err error, given int64, pre []store.Precondition, changes
 			p.fail("%w, and nothing was compacted", err)
 		case strings.Contains(why, errEqual.Error()) && !p.madeEqual(pre, changes):
 			p.fail("%w, and no change is equal to %v", err, changes)
+		case strings.Contains(why, errEqual.Error()) && p.sealed && changes[0].Data != nil:
+			p.fail("%w, and nobody else has encrypted the same", err)
 		}
 	case errors.Is(err, store.ErrClosed) && p.gone():
 	case errors.Is(err, errDamaged) && p.damages == 0: // its bits cannot be changed
