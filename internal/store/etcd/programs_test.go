@@ -124,8 +124,8 @@ func (p *process) pair() {
 	})
 }
 
-// expires makes an object that expires, replaces it by others that do so later or sooner, and writes each once more as it is,
-// as is done to have it encrypted by another key. It is gone once its lease has ended, or is removed.
+// expires makes an object that expires, replaces it by others that do so later or sooner, and writes each once more as
+// it is, as is done to have it encrypted by another key. It is gone once its lease has ended, or is removed.
 func (p *process) expires(int) {
 	for _, ttl := range []time.Duration{10 * time.Minute, time.Hour, time.Hour, 10 * time.Minute} {
 		p.write(brief, func(*store.Version) []byte {

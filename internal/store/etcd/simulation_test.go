@@ -519,8 +519,9 @@ func simulate(t *testing.T, of setting, choose func(possible []event) int) (wron
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s := &simulation{t: t, ctx: ctx, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1, leaders: 1,
-			slowdowns: 1, damages: 1, restricted: of.restricted, sealed: of.sealed, replaceable: !of.restricted && !of.lasting}
+		s := &simulation{t: t, ctx: ctx, model: newModel(), choose: choose, slow: nobody, compactions: 1, expiries: 1,
+			leaders: 1, slowdowns: 1, damages: 1, restricted: of.restricted, sealed: of.sealed,
+			replaceable: !of.restricted && !of.lasting}
 		wrong = s.run(of)
 		log, missed = s.log, s.missed
 	})
