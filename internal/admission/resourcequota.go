@@ -112,8 +112,8 @@ func (q *resourceQuota) validate(ctx context.Context, a *engine.Attributes) erro
 	})
 }
 
-// quotaGuard is the guard of the quotas of a namespace (engine.Attributes.Limit). There are a few, as they stay when
-// their namespaces have gone.
+// quotaGuard is the guard of the quotas of a namespace (engine.Attributes.Limit). All namespaces share 64 of them, as
+// a guard is never removed.
 func quotaGuard(namespace string) string {
 	h := fnv.New32a()
 	h.Write([]byte(namespace))

@@ -123,8 +123,8 @@ func (a *Attributes) Limit(ctx context.Context, guard string, of func(context.Co
 	return a.draft.stayWithin(ctx)
 }
 
-// Move makes the commit move a guard: of those that depend on it and have begun before, none is carried out after it.
-// "": it moves none. A type with a status of the server moves its own (ServerStatus).
+// Move makes the commit write a guard, so that a later commit fails which depends on the guard (Limit) and has read it
+// before; "": it writes none. A type with a status of the server writes that status's guard (ServerStatus) instead.
 func (a *Attributes) Move(ctx context.Context, guard string) (err error) {
 	e := &a.draft.effects
 	if e.guard = nil; guard != "" {

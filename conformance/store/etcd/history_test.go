@@ -293,7 +293,9 @@ func TestCatchUpOfOneType(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	records, err := c.Next(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	records, err := c.Next(ctx)
 	if err != nil || len(records) != 1 || records[0].Revision != now || string(records[0].Old.Data()) != "old" ||
 		string(records[0].New.Data()) != "new" {
 		t.Fatalf("the watch has %v, %v", records, err)

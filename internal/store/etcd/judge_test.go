@@ -191,8 +191,8 @@ func (p *process) see(records []*store.Record) {
 	}
 }
 
-// judgeLease looks at when the lease of an object ends that says when it expires: not before, and not long after. A
-// lease is asked for and granted while nothing happens for a time.
+// judgeLease compares the end of an object's lease with when the object is to expire: it is not before that, and not
+// long after. 20 seconds are for the time that passes between the decision of the writer and the grant of the lease.
 func (m *model) judgeLease(kv *mvccpb.KeyValue, fail func(string, ...any)) {
 	at, ttl := expiryOf([]byte(plainOf(kv.Value)))
 	if kv.Lease == 0 {

@@ -50,7 +50,7 @@ func (h *replayer) Replay(ctx context.Context, after int64, of []string, yield f
 		if s == nil {
 			s, err = h.fetch(ctx, scope, at, until)
 		}
-		if err != nil || s == nil {
+		if err != nil {
 			return err
 		}
 		if at, err = w.yieldSpan(ctx, s, at, until, of, yield); err != nil {
