@@ -60,6 +60,15 @@ func DescribeAs(k *Kind, data []byte) *store.Sidecar {
 	return s
 }
 
+// DescribeValue is DescribeAs for bytes that have just been printed from a value, of which it keeps nothing.
+func DescribeValue(k *Kind, obj object.Value, data []byte) *store.Sidecar {
+	s := sidecar(k, obj, data, &store.Sidecar{})
+	if invariants.Enabled && s.Unreadable == nil {
+		assertDescribed(k, data, s)
+	}
+	return s
+}
+
 // The paths that a sidecar is made of, besides those of the selectable fields.
 var (
 	describedPaths = [][]string{{"apiVersion"}, {"metadata", "deletionTimestamp"}, {"metadata", "labels"},

@@ -64,9 +64,9 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, form, exact, err := f.Decode(podKey, value)
-	if err != nil || !exact || form == 0 || string(data) != pod {
-		t.Errorf("exact %v, stamp %d, %v\nhave %s\nwant %s", exact, form, err, data, pod)
+	data, sidecar, exact, err := f.Decode(podKey, value)
+	if err != nil || !exact || sidecar.Form == 0 || string(data) != pod {
+		t.Errorf("exact %v, sidecar %+v, %v\nhave %s\nwant %s", exact, sidecar, err, data, pod)
 	}
 }
 

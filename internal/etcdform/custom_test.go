@@ -58,9 +58,9 @@ func TestObjectsOfDefinitions(t *testing.T) {
 		{`{"apiVersion":"b.c/v3",` + metadata + `}`, 0},                                 // of an unknown one
 		{`{"apiVersion":"b.c/v1",` + metadata + `,"spec":{"a":"text","b":"y"}}`, stamp}, // invalid, as a write would find
 	} {
-		data, form, exact, err := f.Decode(k, []byte(c.value+"\n"))
-		if err != nil || form != c.form || !exact || string(data) != c.value {
-			t.Errorf("%s is read as %s, stamp %d, exact %v, %v; want the stamp %d", c.value, data, form, exact, err, c.form)
+		data, sidecar, exact, err := f.Decode(k, []byte(c.value+"\n"))
+		if err != nil || sidecar.Form != c.form || !exact || string(data) != c.value {
+			t.Errorf("%s is read as %s, sidecar %+v, exact %v, %v; want the stamp %d", c.value, data, sidecar, exact, err, c.form)
 		}
 	}
 	// The definition itself is found at its own path, and stored as v1beta1.

@@ -16,23 +16,24 @@ import (
 	"plinth/schema"
 )
 
-// Decode returns the stored form of a value: the bytes that a write of the same object would store, with form, the
-// stamp that they have (engine.Kind.Stamp). form is 0 if the object is in another version than that in which its kind
-// is stored, or in the form of an earlier schema: then every read converts it. exact says that Encode returns the value
-// again. An error means that the bytes are no object of the kind, or that of another key.
+// Decode returns the stored form of a value: the bytes that a write of the same object would store, with their sidecar.
+// Its Form, the stamp that they have (engine.Kind.Stamp), is 0 if the object is in another version than that in which
+// its kind is stored, or in the form of an earlier schema: then every read converts it. exact says that Encode returns
+// the value again. An error means that the bytes are no object of the kind, or that of another key.
 //
 // data and value share no memory.
-func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exact bool, err error) {
-	var obj object.Value
+func (f *Form) Decode(k store.Key, value []byte) (data []byte, sidecar *store.Sidecar, exact bool, err error) {
 	p := f.byPath[k.Resource]
 	if p != nil && p.values == protobuf && proto.Enveloped(value) {
-		if data, exact := p.decodeUsual(k, value); data != nil {
+		if data, sidecar, exact := f.decodeUsual(p, k, value); data != nil {
 			if invariants.Enabled {
 				f.checkUsual(k, value, data, exact)
 			}
-			return data, stampOf(p.stored), exact || f.isExact(k, data, value), nil
+			return data, sidecar, exact || f.isExact(k, data, value), nil
 		}
 	}
+	var obj object.Value
+	var form uint64
 	switch {
 	case p == nil:
 		obj, form, err = f.decodeCustom(k, value)
@@ -40,13 +41,13 @@ func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exac
 		obj, form, err = p.decode(value)
 	}
 	if err != nil {
-		return nil, 0, false, err
+		return nil, nil, false, err
 	}
 	if err := checkIdentity(k, obj.At("metadata")); err != nil {
-		return nil, 0, false, err
+		return nil, nil, false, err
 	}
-	data = printed(obj.WithoutAt("metadata", "resourceVersion"))
-	return data, form, f.isExact(k, data, value), nil
+	data, sidecar = f.printed(k, obj.WithoutAt("metadata", "resourceVersion"), form)
+	return data, sidecar, f.isExact(k, data, value), nil
 }
 
 // scratch are buffers for printing objects whose size is not known yet.
@@ -55,16 +56,19 @@ var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); retu
 // maxScratch is the capacity from which on a buffer is not kept.
 const maxScratch = 64 << 10
 
-// printed is an object as canonical JSON, in a slice of its length: the store keeps it.
-func printed(obj object.Value) []byte {
+// printed is an object as canonical JSON, in a slice of its length: the store keeps it. It is described from the value,
+// which saves a parse of what has just been printed.
+func (f *Form) printed(k store.Key, obj object.Value, form uint64) (data []byte, sidecar *store.Sidecar) {
 	buffer := scratch.Get().(*[]byte)
 	text := object.AppendObject((*buffer)[:0], obj)
-	data := append(make([]byte, 0, len(text)), text...)
+	data = append(make([]byte, 0, len(text)), text...)
 	if cap(text) <= maxScratch {
 		*buffer = text
 	}
 	scratch.Put(buffer)
-	return data
+	sidecar = engine.DescribeValue(f.registry.Now().Kind(k.Resource), obj, data)
+	sidecar.Form = form
+	return data, sidecar
 }
 
 // isExact says whether Encode returns a value for the stored form that was read from it.

@@ -18,10 +18,10 @@ import (
 // (checkUsual).
 
 // decodeUsual is Decode for such a value. data is nil for all others. exact says that the value is known to be exact.
-func (p *kindForm) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {
+func (f *Form) decodeUsual(p *kindForm, k store.Key, value []byte) (data []byte, sidecar *store.Sidecar, exact bool) {
 	envelope, raw, err := proto.ReadEnvelope(value)
 	if version := p.stored.Storage; err != nil || envelope.APIVersion != version.APIVersion || envelope.Kind != p.kind {
-		return nil, false
+		return nil, nil, false
 	}
 	proto.Read(p.stored.Storage.Schema(), envelope, raw, usualFields, func(obj object.Value, known bool) {
 		metadata := obj.At("metadata")
@@ -34,10 +34,10 @@ func (p *kindForm) decodeUsual(k store.Key, value []byte) (data []byte, exact bo
 				return
 			}
 		}
-		data = printed(obj)
+		data, sidecar = f.printed(k, obj, stampOf(p.stored))
 		exact = known && isEnvelope(envelope, raw, value)
 	})
-	return data, exact
+	return data, sidecar, exact
 }
 
 // usualFields is the value of a set of managedFields. A set that can be copied is carried as a Number, which is printed

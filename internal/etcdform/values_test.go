@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -60,21 +61,24 @@ func TestExamples(t *testing.T) {
 			}
 			found++
 			value, k := example(t, group+"."+r.Version+"."+r.Kind+".pb"), exampleKey(r.Stored.Path)
-			first, form, exact, err := f.Decode(k, value)
-			if err != nil || exact || form != r.Stored.Stamp || !bytes.Contains(first, []byte(`"selfLink":`)) {
-				t.Errorf("%s: %v, exact %v, stamp %d: %s", r.Kind, err, exact, form, first)
+			first, sidecar, exact, err := f.Decode(k, value)
+			if err != nil || exact || sidecar.Form != r.Stored.Stamp || !bytes.Contains(first, []byte(`"selfLink":`)) {
+				t.Errorf("%s: %v, exact %v, sidecar %+v: %s", r.Kind, err, exact, sidecar, first)
 				continue
 			}
+			checkSidecar(t, registry, k, first, sidecar)
 			written, err := f.Encode(k, first)
 			if err != nil {
 				t.Errorf("%s: %v", r.Kind, err)
 				continue
 			}
-			again, form, exact, err := f.Decode(k, written)
-			if err != nil || !exact || form != r.Stored.Stamp ||
+			again, sidecar, exact, err := f.Decode(k, written)
+			if err != nil || !exact || sidecar.Form != r.Stored.Stamp ||
 				!bytes.Equal(again, bytes.Replace(first, []byte(`"selfLink":"selfLinkValue",`), nil, 1)) {
-				t.Errorf("%s: %v, exact %v, stamp %d: %s", r.Kind, err, exact, form, again)
+				t.Errorf("%s: %v, exact %v, sidecar %+v: %s", r.Kind, err, exact, sidecar, again)
+				continue
 			}
+			checkSidecar(t, registry, k, again, sidecar)
 			if proto.Enveloped(written) != (mediaType == "") {
 				t.Errorf("%s: written as %q", r.Kind, written)
 			}
@@ -82,6 +86,15 @@ func TestExamples(t *testing.T) {
 		if found < 55 {
 			t.Errorf("only %d kinds", found)
 		}
+	}
+}
+
+// checkSidecar checks that what a value is read as is described as the store would describe the bytes.
+func checkSidecar(t *testing.T, registry *engine.Registry, k store.Key, data []byte, have *store.Sidecar) {
+	t.Helper()
+	want := engine.Describe(registry)(k, data)
+	if want.Form = have.Form; !reflect.DeepEqual(have, want) {
+		t.Errorf("%s is described by %+v, its bytes by %+v", data, have, want)
 	}
 }
 
@@ -100,14 +113,14 @@ func TestEncodingsThatAreRead(t *testing.T) {
 	encoded := func(value string) string { return base64.StdEncoding.EncodeToString([]byte(value)) }
 	for _, value := range []string{text, yaml, " \n" + text, strings.TrimSuffix(string(message), proto.EnvelopeTail),
 		encoded(text), encoded(string(message)), encoded(yaml)} {
-		data, form, exact, err := f.Decode(k, []byte(value))
-		if string(data) != want || form == 0 || exact || err != nil {
-			t.Errorf("%q is read as %s, stamp %d, exact %v, %v", value, data, form, exact, err)
+		data, sidecar, exact, err := f.Decode(k, []byte(value))
+		if string(data) != want || sidecar.Form == 0 || exact || err != nil {
+			t.Errorf("%q is read as %s, sidecar %+v, exact %v, %v", value, data, sidecar, exact, err)
 		}
 	}
-	data, form, exact, err := f.Decode(k, message)
-	if string(data) != want || form == 0 || !exact || err != nil {
-		t.Errorf("%q is read as %s, stamp %d, exact %v, %v", message, data, form, exact, err)
+	data, sidecar, exact, err := f.Decode(k, message)
+	if string(data) != want || sidecar.Form == 0 || !exact || err != nil {
+		t.Errorf("%q is read as %s, sidecar %+v, exact %v, %v", message, data, sidecar, exact, err)
 	}
 }
 
@@ -126,10 +139,10 @@ func TestVersionsThatAreRead(t *testing.T) {
 			`{"apiVersion":"coordination.k8s.io/v1beta1","kind":"Lease","metadata":{"name":"b","namespace":"a","uid":"u"},"spec":{}}`, ""},
 	} {
 		k := store.Key{Resource: c.resource, Name: "a/b"}
-		data, form, _, err := f.Decode(k, []byte(c.value))
-		if version := proto.EnvelopeOf(data).APIVersion; err != nil || (form == 0) != (c.want != "") ||
+		data, sidecar, _, err := f.Decode(k, []byte(c.value))
+		if version := proto.EnvelopeOf(data).APIVersion; err != nil || (sidecar.Form == 0) != (c.want != "") ||
 			c.want != "" && version != c.want || c.want == "" && version != "coordination.k8s.io/v1" {
-			t.Errorf("%s: %s, stamp %d, %v", c.value, data, form, err)
+			t.Errorf("%s: %s, sidecar %+v, %v", c.value, data, sidecar, err)
 		}
 		if _, err := f.Encode(k, data); err != nil { // by a write that does not convert it
 			t.Errorf("%s: %v", data, err)
@@ -225,9 +238,9 @@ func TestCustomObjects(t *testing.T) {
 		{strings.Replace(value, "1e+30", "1000000000000000000000000000000", 1), false},
 		{string(object.CBOR([]byte(data))), false},
 	} {
-		have, form, exact, err := f.Decode(k, []byte(c.value))
-		if string(have) != data || form != 0 || exact != c.exact || err != nil {
-			t.Errorf("%q is read as %s, stamp %d, exact %v, %v", c.value, have, form, exact, err)
+		have, sidecar, exact, err := f.Decode(k, []byte(c.value))
+		if string(have) != data || sidecar.Form != 0 || exact != c.exact || err != nil {
+			t.Errorf("%q is read as %s, sidecar %+v, exact %v, %v", c.value, have, sidecar, exact, err)
 		}
 	}
 	if have, err := f.Encode(k, []byte(`{}`)); err != nil || string(have) != "{}\n" {
@@ -256,16 +269,18 @@ func FuzzDecode(f *testing.F) {
 	f.Add(6, []byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":`+
 		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c","version":"v1"}}`))
 	f.Add(7, []byte(`{"apiVersion":"b.c/v1","kind":"A","metadata":{"name":"nameValue","namespace":"namespaceValue","uid":"u"}}`))
-	form := newForm("")
+	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
+	form := etcdform.New(registry, "")
 	f.Fuzz(func(t *testing.T, i int, value []byte) {
 		k := exampleKey(resources[uint(i)%uint(len(resources))])
-		data, stamp, exact, err := form.Decode(k, bytes.Clone(value))
+		data, first, exact, err := form.Decode(k, bytes.Clone(value))
 		if err != nil {
 			return
 		}
 		if at, ok := object.Locate(data); !ok || at.Splice == 0 {
 			t.Fatalf("the stored form is not canonical: %s", data)
 		}
+		checkSidecar(t, registry, k, data, first)
 		written, err := form.Encode(k, data)
 		if err != nil {
 			t.Fatalf("%s: %v", data, err)
@@ -273,9 +288,9 @@ func FuzzDecode(f *testing.F) {
 		if exact != bytes.Equal(written, value) {
 			t.Errorf("exact is %v: %q", exact, written)
 		}
-		again, sameStamp, exact, err := form.Decode(k, written)
-		if err != nil || !exact || sameStamp != stamp {
-			t.Errorf("%s is read again as %s, exact %v, stamp %d, %v", data, again, exact, sameStamp, err)
+		again, second, exact, err := form.Decode(k, written)
+		if err != nil || !exact || second.Form != first.Form {
+			t.Errorf("%s is read again as %s, exact %v, sidecar %+v, %v", data, again, exact, second, err)
 		}
 	})
 }

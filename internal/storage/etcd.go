@@ -106,12 +106,12 @@ func (l etcdLayout) Encode(k store.Key, data []byte) ([]byte, error) {
 }
 
 // Decode implements etcd.Layout.
-func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, form uint64, err error) {
+func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, current *store.Sidecar, err error) {
 	if isOwn(k) {
-		return value, 0, nil
+		return value, &store.Sidecar{}, nil
 	}
-	data, form, _, err = l.Form.Decode(k, value)
-	return data, form, err
+	data, current, _, err = l.Form.Decode(k, value)
+	return data, current, err
 }
 
 // openEtcd opens the store on the etcd of --etcd-servers. The definitions are read first, since the objects of custom

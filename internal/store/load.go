@@ -320,12 +320,16 @@ func (l *loader) restore(p *loading, k Key, lent *Version, revision int64) {
 	} else {
 		p.expires[v.Key] = lent.Sidecar.Expire
 	}
-	current := stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}
-	if why := lent.Sidecar.Unreadable; why != nil { // a reason of its own
-		v.Sidecar = &Sidecar{Form: current.form, Undecrypted: lent.Sidecar.Undecrypted, Unreadable: why}
-	} else if v.Sidecar = l.stored[current]; v.Sidecar == nil {
-		v.Sidecar = &Sidecar{Form: current.form, SealedBy: current.sealedBy}
-		l.stored[current] = v.Sidecar
+	switch current := (stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}); {
+	case lent.Sidecar.UID != "": // it describes the version already
+		v.Sidecar = lent.Sidecar
+	case lent.Sidecar.Unreadable != nil: // for a reason of its own
+		v.Sidecar = &Sidecar{Form: current.form, Undecrypted: lent.Sidecar.Undecrypted, Unreadable: lent.Sidecar.Unreadable}
+	default:
+		if v.Sidecar = l.stored[current]; v.Sidecar == nil {
+			v.Sidecar = &Sidecar{Form: current.form, SealedBy: current.sealedBy}
+			l.stored[current] = v.Sidecar
+		}
 	}
 }
 

@@ -276,13 +276,14 @@ func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, err err
 			continue
 		}
 		// Form and expiry are those that it was written with.
-		form := v.Sidecar.Form
+		current := &Sidecar{Form: v.Sidecar.Form}
 		if s.config.Opened != nil {
-			if plain, form, err = s.config.Opened(k, plain); err != nil {
+			if plain, current, err = s.config.Opened(k, plain); err != nil {
 				continue
 			}
 		}
-		sc := s.Describe(k, plain, v.Sidecar.Expire, form)
+		current.Expire = v.Sidecar.Expire
+		sc := s.DescribeStored(k, plain, current)
 		pre = append(pre, At(v))
 		changes = append(changes, Change{Key: k, Data: plain, Sidecar: sc, Again: true})
 	}

@@ -21,9 +21,10 @@ type Config struct {
 	// the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set
 	// Unreadable. It is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
-	// Opened returns the stored bytes, and their stamp, of what Sealing has decrypted; nil: what is decrypted is
-	// stored. It is for stores whose values have another form (Store.Recover).
-	Opened func(k Key, plain []byte) (data []byte, form uint64, err error)
+	// Opened returns the stored bytes of what Sealing has decrypted, and a new sidecar with their stamp, or one that
+	// describes them (State.DescribeStored); nil: what is decrypted is stored. It is for stores whose values have another
+	// form (Store.Recover).
+	Opened func(k Key, plain []byte) (data []byte, current *Sidecar, err error)
 	// Charge computes what a version counts towards the limits of its namespace (Charge); nil: limits are not
 	// supported. It is called for versions in namespaces with rules, for each of them once or a few times, from several
 	// goroutines, and sometimes under a lock. It may return nil for a version that counts nothing.
@@ -499,16 +500,19 @@ func (c *Config) describe(k Key, data []byte, expire time.Time, form uint64) *Si
 	return sc
 }
 
-// DescribeStored is Describe for a version that is read from a log or from another process. is has what is not part of
-// the bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what
-// they look like is not what is stored under the key.
+// DescribeStored is Describe for a version that is read from a log or from another process. current has what is not
+// part of the bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot,
+// what they look like is not what is stored under the key. If it has a UID, it describes the bytes as well.
 func (s *State) DescribeStored(k Key, data []byte, current *Sidecar) *Sidecar {
 	return s.config.describeStored(k, data, current)
 }
 
 func (c *Config) describeStored(k Key, data []byte, current *Sidecar) *Sidecar {
-	if current.Unreadable != nil {
+	switch {
+	case current.Unreadable != nil:
 		data = nil
+	case current.UID != "":
+		return current
 	}
 	sc := c.describe(k, data, current.Expire, current.Form)
 	if sc.SealedBy = current.SealedBy; current.Unreadable != nil {

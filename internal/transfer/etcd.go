@@ -308,10 +308,11 @@ func throughEtcd(form *etcdform.Form, v *store.Version) (data []byte, stamp uint
 	if err != nil {
 		return nil, 0, err
 	}
-	if data, stamp, _, err = form.Decode(v.Key, value); err != nil {
+	data, current, _, err := form.Decode(v.Key, value)
+	if err != nil {
 		return nil, 0, err
 	}
-	if stamp != 0 && stamp != v.Sidecar.Form {
+	if stamp = current.Form; stamp != 0 && stamp != v.Sidecar.Form {
 		return data, stamp, nil // it gets the current form
 	}
 	was := v.Data()

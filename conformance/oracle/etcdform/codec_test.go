@@ -154,11 +154,11 @@ func stored(codec runtime.Codec, value []byte) ([]byte, error) {
 // restored is what Plinth stores after it has read a value.
 func restored(form *etcdform.Form, r *engine.Resource, value []byte) (back, data []byte, exact bool, err error) {
 	key := store.Key{Resource: r.Stored.Path, Name: "namespaceValue/nameValue"}
-	data, stamp, exact, err := form.Decode(key, value)
+	data, sidecar, exact, err := form.Decode(key, value)
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if stamp == 0 {
+	if sidecar.Form == 0 {
 		if data, err = current(r.Stored, data); err != nil {
 			return nil, nil, false, err
 		}

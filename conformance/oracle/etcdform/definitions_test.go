@@ -129,9 +129,9 @@ func (c *definitionComparison) compare(t *testing.T, obj object.Value) {
 		t.Fatalf("%s: %s\nhave %s\nwant %s\nof %s", c.key.Name, firstOf(t, want, have), have, want, text)
 	}
 	c.v1++
-	back, stamp, exact, err := c.form.Decode(c.key, want)
-	if err != nil || !bytes.Equal(back, data) || stamp != c.kind.Stamp || !exact {
-		t.Fatalf("%s: %v, %v, %d: %s\nof %s", c.key.Name, err, exact, stamp, firstOf(t, data, back), text)
+	back, sidecar, exact, err := c.form.Decode(c.key, want)
+	if err != nil || !bytes.Equal(back, data) || sidecar.Form != c.kind.Stamp || !exact {
+		t.Fatalf("%s: %v, %v, %+v: %s\nof %s", c.key.Name, err, exact, sidecar, firstOf(t, data, back), text)
 	}
 	if len(want) > 30_000 {
 		return

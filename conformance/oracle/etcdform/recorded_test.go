@@ -54,7 +54,7 @@ func TestRecordedValues(t *testing.T) {
 		if back, ok := form.Path(key); !ok || back != path {
 			t.Errorf("%s is %s, whose path is %q", path, key, back)
 		}
-		data, stamp, exact, err := form.Decode(key, r.Value)
+		data, sidecar, exact, err := form.Decode(key, r.Value)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -66,8 +66,8 @@ func TestRecordedValues(t *testing.T) {
 			t.Errorf("%s: exact is %v; %v\nhave %q\nwant %q\nof   %s", path, exact, err, back, r.Value, data)
 		}
 		kind := registry.Now().Kind(key.Resource)
-		if kind != nil && stamp != kind.Stamp {
-			t.Errorf("%s: the stamp is %d", path, stamp)
+		if kind != nil && sidecar.Form != kind.Stamp {
+			t.Errorf("%s: the stamp is %d", path, sidecar.Form)
 		}
 		for _, text := range r.Objects {
 			compareShown(t, path, registry.Now(), kind, data, text)

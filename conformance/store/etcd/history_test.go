@@ -251,7 +251,7 @@ type counting struct {
 	decoded map[string]int
 }
 
-func (c *counting) Decode(k store.Key, value []byte) ([]byte, uint64, error) {
+func (c *counting) Decode(k store.Key, value []byte) ([]byte, *store.Sidecar, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.decoded[k.Resource]++

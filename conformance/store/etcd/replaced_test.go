@@ -23,13 +23,13 @@ func newHeld(value string) *held {
 	return &held{value: value, decoding: make(chan struct{}, 1), release: make(chan struct{})}
 }
 
-func (h *held) Decode(k store.Key, value []byte) ([]byte, uint64, error) {
-	data, form, err := h.plain.Decode(k, value)
+func (h *held) Decode(k store.Key, value []byte) ([]byte, *store.Sidecar, error) {
+	data, current, err := h.plain.Decode(k, value)
 	if string(data) == h.value {
 		h.decoding <- struct{}{}
 		<-h.release
 	}
-	return data, form, err
+	return data, current, err
 }
 
 func (h *held) configure(c *etcd.Config) { c.Layout = h }

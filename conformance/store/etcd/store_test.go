@@ -30,11 +30,11 @@ func (plain) Encode(_ store.Key, data []byte) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint64(nil, 0), data...), nil
 }
 
-func (plain) Decode(_ store.Key, value []byte) (data []byte, form uint64, err error) {
+func (plain) Decode(_ store.Key, value []byte) (data []byte, current *store.Sidecar, err error) {
 	if len(value) < 8 {
-		return nil, 0, errors.New("too short")
+		return nil, nil, errors.New("too short")
 	}
-	return value[8:], binary.BigEndian.Uint64(value), nil
+	return value[8:], &store.Sidecar{Form: binary.BigEndian.Uint64(value)}, nil
 }
 
 // startEtcd starts an etcd that ends with the test.

@@ -57,9 +57,9 @@ type Layout interface {
 	Key(path string) (k store.Key, ok bool)
 	// Encode is the value of the bytes that are stored under a key.
 	Encode(k store.Key, data []byte) (value []byte, err error)
-	// Decode is the bytes of a value, and their stamp (store.Sidecar.Form). The bytes are new, or parts of value, which
-	// stays as it is.
-	Decode(k store.Key, value []byte) (data []byte, form uint64, err error)
+	// Decode is the bytes of a value, and a new sidecar with their stamp (store.Sidecar.Form). It may describe the bytes
+	// as well: then it has a UID. The bytes are new, or parts of value, which stays as it is.
+	Decode(k store.Key, value []byte) (data []byte, current *store.Sidecar, err error)
 }
 
 // Config says which etcd a Cluster is, and how to use it.

@@ -185,24 +185,22 @@ var encrypted = []byte("k8s:enc:")
 // errEncrypted is the reference's error of a value that is encrypted, where nothing decrypts.
 var errEncrypted = errors.New("identity transformer tried to read encrypted data")
 
-// decode returns the bytes that a value stands for, and a sidecar with what the bytes do not say: the stamp and the key
-// of the encryption. If the value cannot be read, it returns the value as it is, and the sidecar says why.
+// decode returns the bytes that a value stands for, and a sidecar with at least what the bytes do not say: the stamp
+// and the key of the encryption. If the value cannot be read, it returns the value as it is, and the sidecar says why.
 func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data []byte, current *store.Sidecar) {
-	current, plain := &store.Sidecar{}, value
+	plain, sealedBy := value, uint32(0)
 	var err error
 	if e.config.Sealing != nil && e.whole(k) == nil {
-		if plain, current.SealedBy, err = e.config.Sealing.Open(ctx, "", k, value); err != nil {
-			current.Undecrypted, current.Unreadable = true, err
-			return value, current
+		if plain, sealedBy, err = e.config.Sealing.Open(ctx, "", k, value); err != nil {
+			return value, &store.Sidecar{SealedBy: sealedBy, Undecrypted: true, Unreadable: err}
 		}
 	} else if bytes.HasPrefix(value, encrypted) {
-		current.Unreadable = errEncrypted
-		return value, current
+		return value, &store.Sidecar{Unreadable: errEncrypted}
 	}
-	if data, current.Form, err = e.config.Layout.Decode(k, plain); err != nil {
-		current.Unreadable = err
-		return value, current
+	if data, current, err = e.config.Layout.Decode(k, plain); err != nil {
+		return value, &store.Sidecar{SealedBy: sealedBy, Unreadable: err}
 	}
+	current.SealedBy = sealedBy
 	return data, current
 }
 

@@ -194,11 +194,11 @@ func (bare) Key(path string) (store.Key, bool) {
 	return store.Key{Resource: "r", Name: strings.TrimPrefix(path, "r/")}, true
 }
 func (bare) Encode(_ store.Key, data []byte) ([]byte, error) { return data, nil }
-func (bare) Decode(_ store.Key, v []byte) ([]byte, uint64, error) {
+func (bare) Decode(_ store.Key, v []byte) ([]byte, *store.Sidecar, error) {
 	if string(v) == damage {
-		return nil, 0, errDamaged
+		return nil, nil, errDamaged
 	}
-	return v, 0, nil
+	return v, &store.Sidecar{}, nil
 }
 
 // sealing marks what would be encrypted, and binds it to its key. Like what is encrypted, no two values are equal.

@@ -160,7 +160,9 @@ func (flat) Key(path string) (store.Key, bool) {
 func (flat) Encode(_ store.Key, data []byte) ([]byte, error) { return data, nil }
 
 // Decode implements Layout.
-func (flat) Decode(_ store.Key, value []byte) ([]byte, uint64, error) { return value, 0, nil }
+func (flat) Decode(_ store.Key, value []byte) ([]byte, *store.Sidecar, error) {
+	return value, &store.Sidecar{}, nil
+}
 
 func connectTo(t *testing.T, logs io.Writer, endpoints ...string) (*Cluster, error) {
 	t.Helper()
