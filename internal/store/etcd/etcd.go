@@ -123,6 +123,12 @@ type Cluster struct {
 // requestTimeout bounds one request to etcd. After that its outcome is found out by reading (Writer.commit).
 const requestTimeout = 10 * time.Second
 
+// receiveWindow is how many bytes etcd may have sent that this process has not read yet, of a stream and of a
+// connection. By default gRPC finds out itself how large it should be, from the time that a ping takes, which it sends
+// with the answers that come: where these are the small ones of single writes, they are one in a few, and cost both
+// sides. So many bytes keep a gigabit busy over 30 ms.
+const receiveWindow = 4 << 20
+
 // Connect connects to an etcd, and waits until it answers, or until ctx ends. It refuses versions that do not work.
 func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if c.Logger == nil {
@@ -132,7 +138,8 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second, DialTimeout: 20 * time.Second,
-		DialOptions: []grpc.DialOption{e.checkStreams(), assertOutside()},
+		DialOptions: []grpc.DialOption{e.checkStreams(), assertOutside(), grpc.WithStaticStreamWindowSize(receiveWindow),
+			grpc.WithStaticConnWindowSize(receiveWindow)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
