@@ -22,12 +22,17 @@ import (
 // run at the same time and take short turns at the same work, in an order that changes with every turn, so that other
 // load on the machine affects each of them. Compared are the ratios of the costs in each turn: their median, with the
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
-// the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
-// followed by flags, separated by blanks: one build with and without a flag shows its cost. The word replicas=3 among
-// them has three servers on one etcd (-etcd), of which one after the other does the work of a turn, and is measured:
-// what does it cost a server that there are others, and how long do writes take? The name "reference" stands for the
-// reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or where there
-// is none, the commit of ten days ago, or of five in a younger repository.
+// the noise of the machine. Two copies of one build show the resolution of the method. The name "reference" stands for
+// the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or where
+// there is none, the commit of ten days ago, or of five in a younger repository.
+//
+// The name of a build may be followed by words, separated by blanks. A flag is the server's: one build with and without
+// it shows its cost. With replicas=3 there are three servers on one etcd (-etcd), of which one after the other does the
+// work of a turn, and is measured: what does it cost a server that there are others, and how long do writes take? "CPU
+// of all" is the processor time of everything that takes part: the servers, a moment longer than
+// the turn, their etcd,
+// and the clients. Where the time grows as it does, the processors are what is scarce. With watches=2, two more
+// processes watch the etcd and ignore what it sends: other servers that follow it cannot cost less.
 //
 // Each build runs as a copy that is written for this run. How the pages of a program's file are in memory decides what
 // its code costs: a file that the linker has written and a copy of it differed by 15 % to 25 % in all rows (Linux 6.18,
@@ -85,7 +90,7 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 	if len(programs) == 1 {
 		programs = []string{"base", programs[0]}
 	}
-	var benches [][]*bench // by program, its servers
+	var groups []*group // by program
 	for i, program := range programs {
 		words := strings.Fields(program)
 		if len(words) == 0 {
@@ -97,13 +102,14 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		}
 		b := &bench{kind: harness.Plinth, more: []string{controllers}, patched: new(int),
 			dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
-		replicas := 1
+		replicas, watches := 1, 0
 		for _, word := range words[1:] {
-			if _, err := fmt.Sscanf(word, "replicas=%d", &replicas); err != nil {
+			_, noReplicas := fmt.Sscanf(word, "replicas=%d", &replicas)
+			if _, noWatches := fmt.Sscanf(word, "watches=%d", &watches); noReplicas != nil && noWatches != nil {
 				b.more = append(b.more, word)
 			}
 		}
-		if program == string(harness.Reference) {
+		if words[0] == string(harness.Reference) {
 			b.kind, b.more = harness.Reference, nil
 		} else if b.program, err = copied(file, filepath.Join(dir, fmt.Sprint("program-", i))); err != nil {
 			return err
@@ -118,16 +124,30 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		if err := b.prepare(ctx); err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
-		group := []*bench{b}
+		g := &group{servers: []*bench{b}}
+		groups = append(groups, g)
 		for n := 1; n < replicas; n++ {
 			one, err := b.replica(ctx, n)
 			if err != nil {
 				return fmt.Errorf("%s: %w", program, err)
 			}
 			defer func() { one.server.Kill() }()
-			group = append(group, one)
+			g.servers = append(g.servers, one)
 		}
-		benches = append(benches, group)
+		for range watches {
+			if b.server.Etcd == "" {
+				return errWithoutEtcd
+			}
+			follower, err := startFollower(b.server.Etcd)
+			if err != nil {
+				return fmt.Errorf("a bare watch: %w", err)
+			}
+			defer func() {
+				follower.Process.Kill()
+				follower.Wait()
+			}()
+			g.followers = append(g.followers, follower.Process.Pid)
+		}
 	}
 	costs := map[string][][]cost{} // by row, program and turn
 	const warm = 3                 // turns that do not count
@@ -137,23 +157,19 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 				continue
 			}
 			if costs[r.key] == nil {
-				costs[r.key] = make([][]cost, len(benches))
+				costs[r.key] = make([][]cost, len(groups))
 			}
-			for i := range benches {
-				i = (i + turn) % len(benches)
+			for i := range groups {
+				i = (i + turn) % len(groups)
 				if turn%2 == 1 {
-					i = len(benches) - 1 - i
+					i = len(groups) - 1 - i
 				}
-				b := benches[i][turn%len(benches[i])]
-				clear(b.tallies)
-				from := b.pods + turn*r.n // after the existing Pods
-				if err := r.work(b, ctx, from, from+r.n); err != nil {
-					return fmt.Errorf("%s: %s: %w", b.program, r.key, err)
+				c, err := groups[i].turn(ctx, r, turn)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", programs[i], r.key, err)
 				}
-				for _, t := range b.tallies { // there is only one, that of this row
-					if turn >= warm {
-						costs[r.key][i] = append(costs[r.key][i], cost{t.amount / t.by, t.took.Seconds() * 1000 / t.by})
-					}
+				if turn >= warm {
+					costs[r.key][i] = append(costs[r.key][i], c)
 				}
 			}
 		}
@@ -161,11 +177,59 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 	return printComparison(programs, turns, costs)
 }
 
-// cost is what a unit has cost the server, and how long it took, in milliseconds.
-type cost struct{ cpu, took float64 }
+// group is the servers of a build that have one etcd, and the processes with bare watches of it.
+type group struct {
+	servers   []*bench
+	followers []int
+}
+
+// catchUp is how long the others get at the end of a turn until they have all changes. They follow within milliseconds,
+// and to ask them would cost as much as a few changes.
+const catchUp = 20 * time.Millisecond
+
+// turn has one of the servers do the work of a turn.
+func (g *group) turn(ctx context.Context, r compared, turn int) (cost, error) {
+	b := g.servers[turn%len(g.servers)]
+	clear(b.tallies)
+	before, err := g.spent()
+	if err != nil {
+		return cost{}, err
+	}
+	from := b.pods + turn*r.n // after the existing Pods
+	if err := r.work(b, ctx, from, from+r.n); err != nil {
+		return cost{}, err
+	}
+	time.Sleep(catchUp)
+	after, err := g.spent()
+	for _, t := range b.tallies { // there is only one, that of this row
+		return cost{t.amount / t.by, t.took.Seconds() * 1000 / t.by, (after - before).Seconds() * 1000 / t.by}, err
+	}
+	return cost{}, errors.New("the row has measured nothing")
+}
+
+// spent is the processor time that all that takes part has used: the servers, etcd, those who watch it, and the clients
+// in this process.
+func (g *group) spent() (total time.Duration, err error) {
+	pids := append([]int{os.Getpid()}, g.followers...)
+	for _, b := range g.servers {
+		pids = append(pids, b.server.Pids()...)
+	}
+	for _, pid := range pids {
+		used, err := load.CPUOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		total += used
+	}
+	return total, nil
+}
+
+// cost is what a unit has cost the server, how long it took, and what it has cost all that takes part, in milliseconds.
+type cost struct{ cpu, took, all float64 }
 
 func cpuOf(c cost) float64  { return c.cpu }
 func timeOf(c cost) float64 { return c.took }
+func allOf(c cost) float64  { return c.all }
 
 // each are the values of turns, or their ratios to those of others.
 func each(costs, to []cost, of func(cost) float64) (values []float64) {
@@ -181,27 +245,30 @@ func each(costs, to []cost, of func(cost) float64) (values []float64) {
 
 func printComparison(programs []string, turns int, costs map[string][][]cost) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%d turns\tserver CPU, median\tratio, median\tquartiles\tof the sums\ttime, median\tratio, median\t\n",
-		turns)
+	fmt.Fprintf(out, "%d turns\tserver CPU, median\tratio, median\tquartiles\tof the sums\ttime, median\tratio, median\t"+
+		"CPU of all, median\tratio, median\t\n", turns)
 	for _, r := range comparedRows {
 		for i, all := range costs[r.key] {
 			first := costs[r.key][0]
 			cpu, ratios := each(all, nil, cpuOf), each(all, first, cpuOf)
-			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t%.3f\t%.1f µs\t%.3f\t\n", r.key, shown(programs[i]),
+			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t%.3f\t%.1f µs\t%.3f\t%.1f µs\t%.3f\t\n", r.key, shown(programs[i]),
 				1000*load.Quantile(cpu, 0.5), load.Quantile(ratios, 0.5), load.Quantile(ratios, 0.25),
 				load.Quantile(ratios, 0.75), sum(cpu)/sum(each(first, nil, cpuOf)),
-				1000*load.Quantile(each(all, nil, timeOf), 0.5), load.Quantile(each(all, first, timeOf), 0.5))
+				1000*load.Quantile(each(all, nil, timeOf), 0.5), load.Quantile(each(all, first, timeOf), 0.5),
+				1000*load.Quantile(each(all, nil, allOf), 0.5), load.Quantile(each(all, first, allOf), 0.5))
 		}
 	}
 	return out.Flush()
 }
 
-// shown formats a program with its flags, without their values.
+// shown formats a program with its flags, without the values of the server's.
 func shown(program string) string {
 	words := strings.Fields(program)
 	words[0] = filepath.Base(words[0])
-	for i, flag := range words {
-		words[i], _, _ = strings.Cut(flag, "=")
+	for i, word := range words {
+		if strings.HasPrefix(word, "--") {
+			words[i], _, _ = strings.Cut(word, "=")
+		}
 	}
 	return strings.Join(words, " ")
 }
@@ -245,13 +312,15 @@ func (b *bench) replica(ctx context.Context, n int) (*bench, error) {
 	one.more = append(slices.Clone(b.more), fmt.Sprintf("--advertise-address=10.77.0.%d", n+1))
 	one.results, one.tallies = map[string]result{}, map[string]*tally{}
 	if one.etcd == "" {
-		return nil, errors.New("several servers need an etcd: -etcd")
+		return nil, errWithoutEtcd
 	}
 	if err := one.start("main"); err != nil {
 		return nil, err
 	}
 	return &one, one.openWatches(ctx)
 }
+
+var errWithoutEtcd = errors.New("several servers and bare watches need an etcd: -etcd")
 
 // openWatches opens the watches of the server.
 func (b *bench) openWatches(ctx context.Context) error {

@@ -46,10 +46,14 @@ func run() error {
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	objects := flag.Int("objects", 10000, "the number of objects at a restart")
 	send := flag.Int("send", 0, "be a plain server that answers with so many bytes, for a comparison")
+	followed := flag.String("follow", "", "follow the etcd at this address, for a comparison")
 	etcd := flag.Bool("etcd", false, "store Plinth's objects in an etcd, too, and measure both servers without their etcd")
 	flag.Parse()
 	if *send > 0 {
 		return servePlain(*send)
+	}
+	if *followed != "" {
+		return follow(context.Background(), *followed)
 	}
 	if *etcd {
 		if err := os.Setenv("CONFORMANCE_STORE", "etcd"); err != nil {
