@@ -100,7 +100,7 @@ func keyAt(data []byte, pos int) (string, int) {
 	if invariants.Enabled {
 		bytesPassed.Add(int64(end - pos))
 	}
-	if end > len(data) || end-pos < 2 {
+	if end >= len(data) || end-pos < 2 {
 		return "", len(data)
 	}
 	key := data[pos+1 : end-1]

@@ -24,6 +24,18 @@ func TestLocate(t *testing.T) {
 			`"metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","uid":"u"}}`,
 			`{"apiVersion":"v1","kind":"K","metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","resourceVersion":"42","uid":"u"}}`,
 		},
+		{
+			"managedFields", `{"kind":"K","metadata":{"managedFields":[{"a":"]"}],"uid":"u","z":"z"}}`,
+			`"metadata":{"managedFields":[{"a":"]"}],"uid":"u","z":"z"}}`,
+			`{"kind":"K","metadata":{"managedFields":[{"a":"]"}],"resourceVersion":"42","uid":"u","z":"z"}}`,
+		},
+		{
+			"a key with an escape", `{"metadata":{"managedFields":[],"\u2028":1,"uid":"u"}}`,
+			`"metadata":{"managedFields":[],"uid":"u","\u2028":1}}`,
+			`{"metadata":{"managedFields":[],"resourceVersion":"42","uid":"u","\u2028":1}}`,
+		},
+		{"a key with an escape alone", `{"metadata":{"name":"n","\u2028":1}}`, "", ""},
+		{"nothing after managedFields", `{"metadata":{"managedFields":[]}}`, "", ""},
 		{"no UID", `{"apiVersion":"v1","metadata":{"name":"n"}}`, "", ""},
 		{"no metadata", `{"apiVersion":"v1","spec":{}}`, "", ""},
 		{"metadata that is a list", `{"apiVersion":"v1","metadata":[1]}`, "", ""},
@@ -35,8 +47,12 @@ func TestLocate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data := AppendObject(nil, p.Value)
+			data, printed := AppendLocated([]byte("before"), p.Value)
+			data = data[len("before"):]
 			at, ok := Locate(data)
+			if printed != at && ok || printed != (Offsets{}) && !ok {
+				t.Errorf("printed with the places %+v; Locate finds %+v, %v", printed, at, ok)
+			}
 			if ok != (c.item != "") {
 				t.Fatalf("Locate returns %v", ok)
 			}
@@ -60,6 +76,7 @@ func FuzzLocate(f *testing.F) {
 	}
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","uid":"u"},"spec":{}}`))
 	f.Add([]byte(`{"metadata":{"a":"\\`))
+	f.Add([]byte(`{"metadata":{"1`))
 	f.Add([]byte(`{"metadata":{"labels":{},"managedFields":[{"a":"]"}],"name":"n"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		Locate(text)
@@ -72,10 +89,10 @@ func FuzzLocate(f *testing.F) {
 			v = v.With("metadata", MapOf())
 		}
 		v = v.WithAt(StringOf("u"), "metadata", "uid").WithoutAt("metadata", "resourceVersion")
-		data := AppendObject(nil, v)
+		data, printed := AppendLocated(nil, v)
 		at, ok := Locate(data)
-		if !ok {
-			t.Fatalf("Locate fails on %s", data)
+		if !ok || printed != at {
+			t.Fatalf("Locate finds %v, %+v in %s, which is printed with %+v", ok, at, data, printed)
 		}
 		want := AppendObject(nil, v.WithAt(StringOf("7"), "metadata", "resourceVersion"))
 		if got := AppendVersioned(nil, data, at.Splice, 7); string(got) != string(want) {

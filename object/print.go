@@ -26,24 +26,46 @@ func AppendObject(dst []byte, v Value) []byte {
 	return p.object(dst, v)
 }
 
-// AppendStored is AppendObject for a caller that keeps the value together with its text. exact says that a reader of
+// AppendLocated is AppendObject, with the places that Locate finds in what is appended. They are zero if it is no
+// stored object.
+func AppendLocated(dst []byte, v Value) (text []byte, at Offsets) {
+	var p printer
+	text = p.object(dst, v)
+	return text, p.located(text[len(dst):])
+}
+
+// AppendStored is AppendLocated for a caller that keeps the value together with its text. exact says that a reader of
 // the text gets the same value:
 //
 //	exact ⇒ ParseJSON(text) = v
 //
 // It is false if there is a Float, which is read as a Number or an Int, or a string that is not UTF-8.
-func AppendStored(dst []byte, v Value) (text []byte, exact bool) {
+func AppendStored(dst []byte, v Value) (text []byte, at Offsets, exact bool) {
 	var p printer
 	text = p.object(dst, v)
 	if invariants.Enabled {
 		checkExact(text[len(dst):], v, !p.changed)
 	}
-	return text, !p.changed
+	return text, p.located(text[len(dst):]), !p.changed
 }
 
 // printer prints values. It is passed by pointer, and does not escape to the heap.
 type printer struct {
-	changed bool // parsing the text gives another value
+	changed bool    // parsing the text gives another value
+	at      Offsets // the places of the object, as far as it is printed
+}
+
+// located is where the places of the printed object are.
+func (p *printer) located(text []byte) Offsets {
+	at := p.at
+	if at.Splice == 0 {
+		at = Offsets{}
+	}
+	if invariants.Enabled {
+		found, ok := locate(text)
+		mustHold(ok == (at.Splice > 0) && (!ok || found == at), "object: an object is printed with places that are not its own")
+	}
+	return at
 }
 
 // value appends a value with its members in byte order.
@@ -92,8 +114,14 @@ func (p *printer) object(dst []byte, v Value) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
 	for _, key := range leading {
-		if value, ok := v.Get(key); ok {
-			dst = appendComma(dst, start)
+		value, ok := v.Get(key)
+		if !ok {
+			continue
+		}
+		dst = appendComma(dst, start)
+		if key == "metadata" && value.kind == Map {
+			dst = p.metadata(dst, start-1, value)
+		} else {
 			dst = p.member(dst, Member{Key: key, Value: value})
 		}
 	}
@@ -102,6 +130,34 @@ func (p *printer) object(dst []byte, v Value) []byte {
 			dst = appendComma(dst, start)
 			dst = p.member(dst, m)
 		}
+	}
+	return append(dst, '}')
+}
+
+// metadata appends the metadata of the object that begins at start, and notes their places (Locate).
+func (p *printer) metadata(dst []byte, start int, v Value) []byte {
+	p.at.Item = len(dst) - start
+	dst = append(dst, `"metadata":{`...)
+	managed := 0
+	for i, m := range v.Members() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		from := len(dst)
+		dst = p.text(dst, m.Key)
+		if p.at.Splice == 0 {
+			if managed > 0 {
+				p.at.Managed, p.at.ManagedEnd, managed = managed, from-start, 0
+			}
+			switch key := dst[from+1 : len(dst)-1]; { // as it is printed: Locate knows no escapes
+			case string(key) > "resourceVersion":
+				p.at.Splice = from - start
+			case string(key) == "managedFields":
+				managed = from - start
+			}
+		}
+		dst = append(dst, ':')
+		dst = p.value(dst, m.Value)
 	}
 	return append(dst, '}')
 }

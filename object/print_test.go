@@ -59,7 +59,7 @@ func FuzzAppendJSON(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q is printed as %q: %v", text, once, err)
 			}
-			if _, exact := AppendStored(nil, p.Value); !exact {
+			if _, _, exact := AppendStored(nil, p.Value); !exact {
 				t.Fatalf("%q: AppendStored returns exact = false", text)
 			}
 			if twice := appendTo(nil, again.Value); string(twice) != string(once) || !Equal(again.Value, p.Value) {
@@ -85,7 +85,7 @@ func TestAppendStored(t *testing.T) {
 		{Fields("metadata", Fields("name", invalid)), false},
 		{Fields("a\xc3", Nil), false},
 	} {
-		text, exact := AppendStored(nil, c.value)
+		text, _, exact := AppendStored(nil, c.value)
 		if want := AppendObject(nil, c.value); string(text) != string(want) {
 			t.Errorf("AppendStored prints %s, AppendObject %s", text, want)
 		}

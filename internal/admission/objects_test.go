@@ -80,7 +80,7 @@ func (s *stage) put(t testing.TB, gv, resource, namespace, text string) {
 	obj := parsed(t, text)
 	obj = obj.WithAt(object.StringOf("uid"), "metadata", "uid")
 	obj = obj.WithAt(object.StringOf("2024-01-01T00:00:00Z"), "metadata", "creationTimestamp")
-	data, _ := object.AppendStored(nil, obj)
+	data := object.AppendObject(nil, obj)
 	s.write(t, gv, resource, namespace, obj.At("metadata", "name").Str(), data)
 }
 

@@ -170,9 +170,8 @@ func notConverted(batch []*Object, err error) error {
 // canonical form of an object that could be stored (a Scale): they are only sent. in is the version of the kind that it
 // is in, whose labels and selectable fields it gets; nil: it is no object of the kind.
 func remade(v *store.Version, obj object.Value, in *Version) (*Object, error) {
-	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
-	at, ok := object.Locate(data)
-	if !ok {
+	data, at := object.AppendLocated(nil, obj.WithoutAt("metadata", "resourceVersion"))
+	if at.Splice == 0 {
 		return nil, fmt.Errorf("a representation of %s has no UID", v.Key)
 	}
 	s := NewSidecar(at)

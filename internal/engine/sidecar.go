@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,9 +61,10 @@ func DescribeAs(k *Kind, data []byte) *store.Sidecar {
 	return s
 }
 
-// DescribeValue is DescribeAs for bytes that have just been printed from a value, of which it keeps nothing.
-func DescribeValue(k *Kind, obj object.Value, data []byte) *store.Sidecar {
-	s := sidecar(k, obj, data, &store.Sidecar{})
+// DescribeValue is DescribeAs for bytes that have just been printed from a value (object.AppendLocated), of which it
+// keeps nothing.
+func DescribeValue(k *Kind, obj object.Value, data []byte, at object.Offsets) *store.Sidecar {
+	s := sidecarAt(k, obj, at, &store.Sidecar{})
 	if invariants.Enabled && s.Unreadable == nil {
 		assertDescribed(k, data, s)
 	}
@@ -106,16 +108,16 @@ func (v *Version) described() *object.Part {
 // in memory; so they are cloned, or interned if many objects have equal ones. A UID is only cloned: no other object has
 // it, and a table entry for it would cost more than it saves.
 func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
-	// Locate finds the offsets of metadata in the printed bytes; it accepts canonical JSON alone.
-	at, ok := object.Locate(data)
-	if !ok {
-		return unreadableSidecar(fmt.Errorf("the stored bytes are no canonical object"))
-	}
+	at, _ := object.Locate(data) // it accepts canonical JSON alone
 	return sidecarAt(k, obj, at, before)
 }
 
-// sidecarAt is sidecar with the places of the printed bytes. It reads no more of obj than described says.
+// sidecarAt is sidecar with the places of the printed bytes, which are zero if they are no canonical object. It reads
+// no more of obj than described says.
 func sidecarAt(k *Kind, obj object.Value, at object.Offsets, before *store.Sidecar) *store.Sidecar {
+	if at.Splice == 0 {
+		return unreadableSidecar(errors.New("the stored bytes are no canonical object"))
+	}
 	meta := obj.At("metadata")
 	s := NewSidecar(at)
 	// These are shared with the version before, and replaced below if they differ.
@@ -200,8 +202,8 @@ func (e *Engine) version(
 	}
 	// The resourceVersion is known only at the commit, and inserted when the object is sent.
 	obj = obj.WithoutAt("metadata", "resourceVersion")
-	data, exact := printed(obj)
-	s := sidecar(k, obj, data, before.Sidecar)
+	data, at, exact := printed(obj)
+	s := sidecarAt(k, obj, at, before.Sidecar)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
@@ -239,15 +241,15 @@ const maxScratch = 64 << 10
 
 // printed is an object as JSON, in a slice of exactly its length: the store keeps it for as long as the version lives,
 // and spare capacity would be wasted. exact says that parsing gives an equal value.
-func printed(obj object.Value) (data []byte, exact bool) {
+func printed(obj object.Value) (data []byte, at object.Offsets, exact bool) {
 	buffer := scratch.Get().(*[]byte)
-	text, exact := object.AppendStored((*buffer)[:0], obj)
+	text, at, exact := object.AppendStored((*buffer)[:0], obj)
 	data = append(make([]byte, 0, len(text)), text...)
 	if cap(text) <= maxScratch {
 		*buffer = text
 	}
 	scratch.Put(buffer)
-	return data, exact
+	return data, at, exact
 }
 
 // live is a stored version in the version of the kind that the resource serves, in the current form, without

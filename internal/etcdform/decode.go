@@ -60,13 +60,13 @@ const maxScratch = 64 << 10
 // which saves a parse of what has just been printed.
 func (f *Form) printed(k store.Key, obj object.Value, form uint64) (data []byte, sidecar *store.Sidecar) {
 	buffer := scratch.Get().(*[]byte)
-	text := object.AppendObject((*buffer)[:0], obj)
+	text, at := object.AppendLocated((*buffer)[:0], obj)
 	data = append(make([]byte, 0, len(text)), text...)
 	if cap(text) <= maxScratch {
 		*buffer = text
 	}
 	scratch.Put(buffer)
-	sidecar = engine.DescribeValue(f.registry.Now().Kind(k.Resource), obj, data)
+	sidecar = engine.DescribeValue(f.registry.Now().Kind(k.Resource), obj, data, at)
 	sidecar.Form = form
 	return data, sidecar
 }

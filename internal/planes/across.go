@@ -300,6 +300,6 @@ func (b *builtIn) Present(k store.Key, v *store.Version, plane string) ([]byte, 
 
 // named is an object as that of a plane.
 func named(obj object.Value, plane string) []byte {
-	data, _ := object.AppendStored(nil, obj.WithAt(object.StringOf(plane), "metadata", "annotations", ofPlane))
+	data := object.AppendObject(nil, obj.WithAt(object.StringOf(plane), "metadata", "annotations", ofPlane))
 	return data
 }

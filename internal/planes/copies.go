@@ -109,7 +109,7 @@ func copied(of *store.State, v *store.Version, turnOff func(object.Value) (chang
 	if was.IsNull() {
 		return nil
 	}
-	data, _ := object.AppendStored(nil, marked(changed, was))
+	data := object.AppendObject(nil, marked(changed, was))
 	return []store.Change{{Key: v.Key, Data: data, Sidecar: of.Describe(v.Key, data, time.Time{}, v.Sidecar.Form)}}
 }
 

@@ -226,7 +226,7 @@ func (p *Planes) own(created time.Time) (changes []store.Change, err error) {
 			}
 			meta = meta.With("managedFields", object.ListOf(all...))
 		}
-		data, _ := object.AppendStored(nil, obj.With("metadata", meta))
+		data := object.AppendObject(nil, obj.With("metadata", meta))
 		sidecar := s.Describe(v.Key, data, time.Time{}, v.Sidecar.Form)
 		if sidecar.Unreadable != nil {
 			return nil, fmt.Errorf("the namespace %s of a new plane: %w", name, sidecar.Unreadable)

@@ -224,7 +224,7 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		if r == nil {
 			t.Fatalf("no type for %s", text)
 		}
-		data, _ := object.AppendStored(nil, r.Schema().Settle(w.complete(t, r, obj)))
+		data := object.AppendObject(nil, r.Schema().Settle(w.complete(t, r, obj)))
 		key := r.Key(obj.At("metadata", "namespace").Str(), obj.At("metadata", "name").Str())
 		changes = append(changes, store.Change{Key: key, Data: data})
 	}

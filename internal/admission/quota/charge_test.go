@@ -31,7 +31,7 @@ func newStore(t *testing.T) (*Charges, *store.Store, func(resource, name, text s
 		change := store.Change{Key: store.Key{Resource: resource, Name: name}}
 		if parsed, err := object.ParseJSON([]byte(text)); err == nil {
 			obj := parsed.Value.WithAt(object.StringOf("u"), "metadata", "uid")
-			change.Data, _ = object.AppendStored(nil,
+			change.Data = object.AppendObject(nil,
 				obj.WithAt(object.StringOf("2024-01-01T00:00:00Z"), "metadata", "creationTimestamp"))
 		} else if text != "" {
 			change.Data = []byte(text)
