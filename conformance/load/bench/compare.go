@@ -52,7 +52,7 @@ var comparedRows = []compared{
 	{"get", 50, (*bench).getAlone},
 	{"get-8", 100, (*bench).get},
 	{"list", 20, (*bench).listAlone},
-	{"patch-8", 100, (*bench).patchPods},
+	{"patch-8", 400, (*bench).patchPods},
 	{"patch-hot", 40, (*bench).patchHot},
 	{"watch", 10, (*bench).watchTurn},
 }
@@ -413,7 +413,7 @@ func (b *bench) patchPods(ctx context.Context, from, to int) error {
 		return load.Each(8, to-from, func(i int) error {
 			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
 				Path: podsPath + "/" + podName((from+i)%b.pods),
-				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from)})
+				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from+i)})
 			return err
 		})
 	})
