@@ -269,12 +269,18 @@ func FuzzDecode(f *testing.F) {
 	f.Add(6, []byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":`+
 		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c","version":"v1"}}`))
 	f.Add(7, []byte(`{"apiVersion":"b.c/v1","kind":"A","metadata":{"name":"nameValue","namespace":"namespaceValue","uid":"u"}}`))
+	f.Add(5, []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":`+
+		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c"}}`))
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	form := etcdform.New(registry, "")
 	f.Fuzz(func(t *testing.T, i int, value []byte) {
 		k := exampleKey(resources[uint(i)%uint(len(resources))])
 		data, first, exact, err := form.Decode(k, bytes.Clone(value))
 		if err != nil {
+			return
+		}
+		// It is written in v1beta1, where the default of an absent scope is Namespaced.
+		if k.Resource == "apiextensions.k8s.io/customresourcedefinitions" && bytes.Contains(data, []byte(`"scope":""`)) {
 			return
 		}
 		if at, ok := object.Locate(data); !ok || at.Splice == 0 {

@@ -29,8 +29,7 @@ import (
 // The name of a build may be followed by words, separated by blanks. A flag is the server's: one build with and without
 // it shows its cost. With replicas=3 there are three servers on one etcd (-etcd), of which one after the other does the
 // work of a turn, and is measured: what does it cost a server that there are others, and how long do writes take? "CPU
-// of all" is the processor time of everything that takes part: the servers, a moment longer than
-// the turn, their etcd,
+// of all" is the processor time of everything that takes part: the servers, until a moment after the turn, their etcd,
 // and the clients. Where the time grows as it does, the processors are what is scarce. With watches=2, two more
 // processes watch the etcd and ignore what it sends: other servers that follow it cannot cost less.
 //
@@ -110,7 +109,7 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 			}
 		}
 		if words[0] == string(harness.Reference) {
-			b.kind, b.more = harness.Reference, nil
+			b.kind, b.more = harness.Reference, b.more[1:]
 		} else if b.program, err = copied(file, filepath.Join(dir, fmt.Sprint("program-", i))); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,8 +28,12 @@ func follow(ctx context.Context, endpoint string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changes := client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	if first := <-changes; first.Err() != nil || !first.Created {
-		return fmt.Errorf("there is no watch: %w", first.Err())
+	first := <-changes
+	if err := first.Err(); err != nil {
+		return err
+	}
+	if !first.Created {
+		return errors.New("there is no watch")
 	}
 	fmt.Println("watching")
 	go func() {
