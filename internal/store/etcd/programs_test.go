@@ -179,6 +179,11 @@ func (p *process) resumes(of string) {
 	}
 	p.further = append(p.further, again)
 	last, _ := p.lastChange(again.store.Revision())
+	// Another client has seen more. What is read ahead for its watch is not all that the next one needs.
+	if other, err := again.store.WatchAll(context.Background(), p.began+1); err == nil {
+		_, _ = other.Next(context.Background()) // it may have ended, or be compacted
+		other.Close()
+	}
 	for tries := 0; again.seenTo < last; {
 		var records []*store.Record
 		if again.cursor == nil {
