@@ -3,8 +3,10 @@ package load
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,24 @@ import (
 
 	"plinth/conformance/internal/harness"
 )
+
+// Copy starts another process of this program, with arguments, whose errors go to where those of this one go. It ends
+// when in is closed, if it reads its standard input until then, and so at the latest when this one ends.
+func Copy(args ...string) (cmd *exec.Cmd, in io.WriteCloser, out io.Reader, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cmd = exec.Command(self, args...)
+	cmd.Stderr = os.Stderr
+	if in, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	return cmd, in, out, cmd.Start()
+}
 
 // CPU is the processor time that the server's measured processes have used, in user and in kernel mode.
 func CPU(s *harness.Server) (time.Duration, error) {

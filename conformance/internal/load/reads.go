@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,17 +39,8 @@ type Took struct {
 // compared with.
 func Reads(s *harness.Server, path string, n int) (stop func() (Took, error)) {
 	fail := func(err error) func() (Took, error) { return func() (Took, error) { return Took{}, err } }
-	cmd := exec.Command(os.Args[0], readCommand, s.URL, path, strconv.Itoa(n))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := Copy(readCommand, s.URL, path, strconv.Itoa(n))
 	if err != nil {
-		return fail(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return fail(err)
-	}
-	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
 	return func() (took Took, err error) {

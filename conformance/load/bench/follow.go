@@ -11,6 +11,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"plinth/conformance/internal/load"
 )
 
 // A bare watch is a process that has etcd send it all changes, and ignores them. What it costs a write is what any
@@ -50,20 +52,8 @@ func follow(ctx context.Context, endpoint string) error {
 
 // startFollower starts a process with a bare watch of an etcd, and waits until it watches. It ends when this one does.
 func startFollower(endpoint string) (*exec.Cmd, error) {
-	self, err := os.Executable()
+	cmd, _, out, err := load.Copy("-follow", endpoint)
 	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self, "-follow", endpoint)
-	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	_, err = bufio.NewReader(out).ReadString('\n')

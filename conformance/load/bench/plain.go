@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -43,21 +42,8 @@ func servePlain(size int) error {
 // plain is the processor time that a plain server takes for n answers of this size, to the client that measures the
 // others.
 func plain(ctx context.Context, size int64, n int) (time.Duration, error) {
-	self, err := os.Executable()
+	cmd, end, out, err := load.Copy("-send", fmt.Sprint(size))
 	if err != nil {
-		return 0, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-send", fmt.Sprint(size))
-	cmd.Stderr = os.Stderr
-	end, err := cmd.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	defer func() {

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -107,17 +106,8 @@ func serveBackend(args []string) error {
 // backend starts a backend of a server, has it known, and brings it into a state. The function that is returned removes
 // it.
 func (s *subject) backend(ctx context.Context, state string) (remove func() error, err error) {
-	cmd := exec.Command(os.Args[0], backendCommand, state)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := load.Copy(backendCommand, state)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	c := load.New(&harness.Server{URL: s.flood.url}, 1)

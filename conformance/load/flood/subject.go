@@ -144,17 +144,8 @@ func millis(d time.Duration) float64 { return d.Seconds() * 1000 }
 // load starts the process of a flood. The function that is returned ends it, and says how much was done in a second,
 // and how many requests these were.
 func (s *subject) load(name string) (func() (string, float64, error), error) {
-	cmd := exec.Command(os.Args[0], loadCommand, s.flood.url, s.flood.token, name)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := load.Copy(loadCommand, s.flood.url, s.flood.token, name)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	lines := bufio.NewReader(out)
